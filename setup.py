@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plain Python installation: the core, the command line and the compiled kernels; CMakeLists.txt adds the messages."""
+
+import os
+from glob import glob
+
+from setuptools import Extension, find_packages, setup
+from setuptools.command.build_ext import build_ext
+
+NAME = 'multibody_estimation'
+NODES = ['driver', 'recorder', 'estimator', 'calibrator']
+ROS = ['ros-rclpy[fastrtps]', 'ros-sensor-msgs', 'ros-geometry-msgs', 'ros-std-msgs', 'ros-std-srvs', 'ros-diagnostic-msgs',
+       'ros-visualization-msgs', 'ros-lifecycle-msgs', 'ros-rosgraph-msgs']  # fmt: skip
+
+
+class BuildKernels(build_ext):
+    """Compile kernels/*.cc into one library; where that fails the pure-JAX twins serve."""
+
+    def build_extension(self, ext):
+        import jaxlib
+
+        ext.include_dirs.append(os.path.join(os.path.dirname(jaxlib.__file__), 'include'))
+        super().build_extension(ext)
+
+    def get_export_symbols(self, ext):
+        return []
+
+
+KERNELS = Extension(
+    f'{NAME}.kernels._kernels',
+    sources=sorted(glob(f'{NAME}/kernels/*.cc')),
+    depends=sorted(glob(f'{NAME}/kernels/*.h')),
+    extra_compile_args=['-std=c++17', '-O3', f'-march={os.environ.get("MARCH", "native")}', '-fno-math-errno',
+                        '-fno-trapping-math', '-ffp-contract=fast', '-w', '-pthread'],
+    extra_link_args=['-pthread'],
+    language='c++',
+    optional=True,
+)  # fmt: skip
+
+setup(
+    name=NAME,
+    version='0.1.0',
+    description='Parameters, states and wrenches of multibody systems, with honest uncertainty',
+    license='Apache-2.0',
+    python_requires='>=3.11,<3.14',
+    packages=find_packages(include=[NAME, f'{NAME}.*']),
+    package_data={NAME: ['**/*.yaml', '**/*.urdf', '**/*.html', '**/*.json', '**/*.h', '**/*.cc']},
+    ext_modules=[KERNELS],
+    cmdclass={'build_ext': BuildKernels},
+    install_requires=['jax>=0.5', 'numpy>=1.26', 'scipy>=1.11', 'transforms3d>=0.4.2', 'typer>=0.12', 'rich>=13', 'pyyaml>=6',
+                      'yourdfpy>=0.0.56', 'rosbags>=0.10', 'mcap>=1.2', 'matplotlib>=3.8'],
+    extras_require={
+        'ros': ROS,
+        'test': ['pytest>=8', 'pytest-xdist', 'hypothesis', 'ruff', 'mypy', 'types-PyYAML', 'pin', 'idyntree', 'icub-models',
+                 'mujoco', 'example-robot-data'],
+        'bench': ['casadi', 'numba', 'pin', 'idyntree', 'icub-models', 'mujoco[sysid]', 'crocoddyl'],
+    },
+    entry_points={'console_scripts': ['multibody-estimation = multibody_estimation.cli:main']},
+    data_files=[
+        ('share/ament_index/resource_index/packages', [f'resource/{NAME}']),
+        (f'share/{NAME}', ['package.xml']),
+        (f'share/{NAME}/launch', sorted(glob('launch/*.launch.py'))),
+        (f'share/{NAME}/config', sorted(glob('config/*.yaml'))),
+        (f'lib/{NAME}', [f'scripts/{node}' for node in NODES]),
+    ],
+)  # fmt: skip

@@ -57,9 +57,7 @@ class Signal:
         if noise and len(noise) != values.shape[1]:
             raise EstimationError(f'{self.name}: {len(noise)} noise values for {values.shape[1]} columns.')
         if any(not s > 0 for s in noise):
-            raise EstimationError(
-                f'{self.name}: noise must be a positive standard deviation in {self.unit or "its unit"}.'
-            )
+            raise EstimationError(f'{self.name}: noise must be a positive standard deviation in {self.unit or "its unit"}.')
         object.__setattr__(self, 'stamps', stamps.astype(np.int64))
         object.__setattr__(self, 'values', values)
         object.__setattr__(self, 'columns', columns)
@@ -127,9 +125,7 @@ class Window:
     """True parameters by dotted name, where the data were simulated."""
 
     @classmethod
-    def gather(
-        cls, signals: Iterable[Signal], *, source: str = '', truth: Mapping[str, float] | None = None
-    ) -> 'Window':
+    def gather(cls, signals: Iterable[Signal], *, source: str = '', truth: Mapping[str, float] | None = None) -> 'Window':
         """Check the signals and put them together.
 
         Samples that are not finite or that repeat a stamp are left out, samples out of order are put in order, gaps are
@@ -171,20 +167,14 @@ class Window:
     def cut(self, begin: float, end: float) -> 'Window':
         """Return the part from ``begin`` (included) to ``end`` (excluded), in seconds; stamps and second zero stay as they are."""
         if not begin < end:
-            raise EstimationError(
-                f'Cannot cut a window from {begin} s to {end} s: the end must lie after the beginning.'
-            )
+            raise EstimationError(f'Cannot cut a window from {begin} s to {end} s: the end must lie after the beginning.')
         kept = {}
         for name, signal in self.signals.items():
             time = self.seconds(name)
             kept[name] = signal.take((time >= begin) & (time < end))
         if not any(len(s) for s in kept.values()):
-            raise EstimationError(
-                f'Nothing was recorded between {begin} s and {end} s; the window has {self.duration:.3f} s.'
-            )
-        return replace(
-            self, signals=MappingProxyType(kept), defects=tuple(d for d in self.defects if begin <= d.time < end)
-        )
+            raise EstimationError(f'Nothing was recorded between {begin} s and {end} s; the window has {self.duration:.3f} s.')
+        return replace(self, signals=MappingProxyType(kept), defects=tuple(d for d in self.defects if begin <= d.time < end))
 
     def __str__(self) -> str:
         lines = [f'{self.source or "window"}: {self.duration:.3f} s']

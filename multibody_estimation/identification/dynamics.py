@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one place where identification meets a model: its joints, its numbers by name, its inverse dynamics with time last.
+
+A model is a `tree.Model`, or any frozen pytree dataclass with ``joint_names`` and ``inverse_dynamics(q, qd, qdd)`` for a mechanism
+whose equations somebody wrote by hand.
+"""
+
+import dataclasses
+from typing import Any
+
+from multibody_estimation import tree
+from multibody_estimation._jax import jax, jnp
+from multibody_estimation.errors import EstimationError, did_you_mean
+
+__all__ = ['accelerations', 'get_number', 'inverse_dynamics', 'joint_names', 'mass_matrix', 'number_names', 'set_number']
+
+
+def _own(model: Any) -> bool:
+    return hasattr(model, 'inverse_dynamics')
+
+
+def joint_names(model: Any) -> tuple[str, ...]:
+    """Names of the joints in the order of q."""
+    return tuple(model.joint_names)
+
+
+def number_names(model: Any) -> list[str]:
+    """Dotted names of all numbers of a model that can be estimated."""
+    if _own(model):
+        return [f.name for f in dataclasses.fields(model) if not f.metadata.get('static')]
+    return list(tree.leaf_names(model))
+
+
+def get_number(model: Any, name: str) -> float:
+    """Return a number of the model by its dotted name."""
+    if name not in number_names(model):
+        raise EstimationError(f"'{name}' is no parameter of this robot.{did_you_mean(name, number_names(model))}")
+    return float(getattr(model, name) if _own(model) else tree.get_leaf(model, name))
+
+
+def set_number(model: Any, name: str, value: Any) -> Any:
+    """Return the model with one number replaced."""
+    return dataclasses.replace(model, **{name: value}) if _own(model) else tree.set_leaf(model, name, value)
+
+
+def inverse_dynamics(model: Any, q: jax.Array, qd: jax.Array, qdd: jax.Array) -> jax.Array:
+    """Joint forces for a motion, friction and springs included; all (nq, n), N m or N."""
+    if _own(model):
+        return model.inverse_dynamics(q, qd, qdd)
+    return tree.small.inverse_dynamics(model, q, qd, qdd)
+
+
+def mass_matrix(model: Any, q: jax.Array, qd: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Mass matrix (nq, nq, n) and bias forces (nq, n): inverse dynamics is linear in the acceleration."""
+    nq = q.shape[0]
+    zero = jnp.zeros_like(q)
+
+    def force(qdd):
+        return inverse_dynamics(model, q, qd, qdd)
+
+    bias, columns = None, []
+    for i in range(nq):
+        bias, column = jax.jvp(force, (zero,), (zero.at[i].set(1.0),))
+        columns.append(column)
+    return jnp.stack(columns, axis=1), bias
+
+
+def solve_small(M: jax.Array, f: jax.Array) -> jax.Array:
+    """M^-1 f for M (nq, nq, n), f (nq, ..., n): Gaussian elimination written out, no pivoting (M is positive definite)."""
+    nq = M.shape[0]
+    rows = [[M[i, j] for j in range(nq)] for i in range(nq)]
+    rhs = [f[i] for i in range(nq)]
+    for k in range(nq):
+        inverse = 1 / rows[k][k]
+        for i in range(k + 1, nq):
+            factor = rows[i][k] * inverse
+            for j in range(k + 1, nq):
+                rows[i][j] = rows[i][j] - factor * rows[k][j]
+            rhs[i] = rhs[i] - factor * rhs[k]
+    x: list[Any] = [None] * nq
+    for i in reversed(range(nq)):
+        total = rhs[i]
+        for j in range(i + 1, nq):
+            total = total - rows[i][j] * x[j]
+        x[i] = total / rows[i][i]
+    return jnp.stack(x)
+
+
+def accelerations(model: Any, q: jax.Array, qd: jax.Array, force: jax.Array) -> jax.Array:
+    """Joint accelerations under joint forces; all (nq, n)."""
+    M, bias = mass_matrix(model, q, qd)
+    return solve_small(M, force - bias)

@@ -4,8 +4,11 @@
 Every function takes one sample, is pure, compiles with `jax.jit`, batches with `jax.vmap` and differentiates both ways.
 """
 
+from multibody_estimation.tree import small
 from multibody_estimation.tree.build import Joint, Link, Sensor, build
 from multibody_estimation.tree.dynamics import bias_forces, external_forces, gravity_torques, inverse_dynamics, mass_matrix
+from multibody_estimation.tree.forward_dynamics import forward_dynamics
+from multibody_estimation.tree.joint_torques import friction_torques, joint_torques, motor_torques, spring_torques
 from multibody_estimation.tree.kinematics import (
     accelerations,
     forward_kinematics,
@@ -15,9 +18,13 @@ from multibody_estimation.tree.kinematics import (
     sensor_pose,
     velocities,
 )
+from multibody_estimation.tree.leaves import get_leaf, leaf_names, set_leaf
 from multibody_estimation.tree.model import Model
+from multibody_estimation.tree.urdf import load_urdf
 
 __all__ = [
-    'Joint', 'Link', 'Model', 'Sensor', 'accelerations', 'bias_forces', 'build', 'external_forces', 'forward_kinematics',
-    'gravity_torques', 'inverse_dynamics', 'jacobian', 'jacobian_rate_times_velocity', 'link_pose', 'mass_matrix', 'sensor_pose', 'velocities',
+    'Joint', 'Link', 'Model', 'Sensor', 'accelerations', 'bias_forces', 'build', 'external_forces', 'forward_dynamics',
+    'forward_kinematics', 'friction_torques', 'get_leaf', 'gravity_torques', 'inverse_dynamics', 'jacobian',
+    'jacobian_rate_times_velocity', 'joint_torques', 'leaf_names', 'link_pose', 'load_urdf', 'mass_matrix', 'motor_torques',
+    'sensor_pose', 'set_leaf', 'small', 'spring_torques', 'velocities',
 ]  # fmt: skip

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forward dynamics by articulated bodies (Featherstone 2008, table 7.1) in base coordinates: a scan over the bodies."""
+
+from typing import Any
+
+import numpy as np
+
+from multibody_estimation._jax import jax, jnp
+from multibody_estimation.geometry.spatial import cross_force, cross_motion, inertia_times, skew
+from multibody_estimation.tree.bodies import layout
+from multibody_estimation.tree.dynamics import _external, base_inertias, rotor_inertia, upward
+from multibody_estimation.tree.kinematics import body_velocities, frames
+from multibody_estimation.tree.model import Model, check
+
+__all__ = ['forward_dynamics']
+
+
+def forward_dynamics(model: Model, position: Any, velocity: Any, torques: Any, wrenches: Any = None) -> Any:
+    """Accelerations (nv,) that joint torques (nv,), after the base's wrench where it floats, and external wrenches make."""
+    check(model, position, velocity, torques)
+    at, f = layout(model.structure), frames(model, position)
+    nb, nv = len(at.parent), model.nv
+    v, tau = jnp.asarray(velocity, dtype=float), jnp.asarray(torques, dtype=float)
+    m, h, I = base_inertias(f)
+    V = body_velocities(model, f, v)
+    bias = cross_force(V, inertia_times(m, h, I, V))
+    if wrenches is not None:
+        bias = bias - _external(model, f, wrenches)
+    H = skew(h)
+    mass = jnp.asarray(m)[:, None, None] * np.eye(3)
+    articulated = jnp.concatenate([jnp.concatenate([mass, -H], -1), jnp.concatenate([H, I], -1)], -2)
+
+    # Every body gets the same number k of columns; those it does not have are zero, with a unit inertia that decouples them.
+    dofs = [np.flatnonzero(at.dof_body == b) for b in range(nb)] if nv else [np.zeros(0, int)] * nb
+    if not model.floating:
+        dofs[0] = np.zeros(0, int)
+    k = max(1, *(len(d) for d in dofs[1:])) if nb > 1 else 1
+    pick = np.array([np.pad(d, (0, k - len(d)), constant_values=nv) for d in dofs[1:]], int).reshape(nb - 1, k)
+    pad = (pick == nv).astype(float)
+    S = jnp.concatenate([f.motion, jnp.zeros((1, 6))])[pick]  # (nb - 1, k, 6)
+    tau_b = jnp.append(tau, 0.0)[pick]
+    rotor = jnp.append(rotor_inertia(model), 0.0)[pick] + pad
+    drift = cross_motion(V[1:], (S * jnp.append(v, 0.0)[pick][..., None]).sum(1))
+    ids, parent = jnp.arange(1, nb), jnp.asarray(at.parent[1:])
+
+    def inverse(D: Any) -> Any:
+        return 1.0 / D if k == 1 else jnp.linalg.inv(D)
+
+    def inward(carry: Any, x: Any) -> Any:
+        IA, pA = carry
+        i, to, s, t, r, c = x
+        U = s @ IA[i]
+        D = inverse(U @ s.T + jnp.diag(r))
+        u = t - s @ pA[i]
+        G = D @ U
+        Ia = IA[i] - U.T @ G
+        pa = pA[i] + Ia @ c + G.T @ u
+        return (IA.at[to].add(Ia), pA.at[to].add(pa)), (U, D, u)
+
+    (IA, pA), (U, D, u) = jax.lax.scan(inward, (articulated, bias), (ids, parent, S, tau_b, rotor, drift), reverse=True)
+    a0 = upward(f)
+    if model.floating:
+        a0 = jnp.linalg.solve(IA[0], tau[:6] - pA[0])
+
+    def outward(A: Any, x: Any) -> Any:
+        i, to, s, c, Ui, Di, ui = x
+        a = A[to] + c
+        rate = Di @ (ui - Ui @ a)
+        return A.at[i].set(a + s.T @ rate), rate
+
+    _, rates = jax.lax.scan(outward, jnp.zeros((nb, 6)).at[0].set(a0), (ids, parent, S, drift, U, D, u))
+    result = jnp.zeros(nv + 1).at[pick.reshape(-1)].set(rates.reshape(-1))[:nv]
+    return result.at[:6].set(a0 - upward(f)) if model.floating else result

@@ -47,7 +47,10 @@ def inverse_dynamics(model: Any, q: jax.Array, qd: jax.Array, qdd: jax.Array) ->
     """Joint forces for a motion, friction and springs included; all (nq, n), N m or N."""
     if _own(model):
         return model.inverse_dynamics(q, qd, qdd)
-    return tree.small.inverse_dynamics(model, q, qd, qdd)
+    small = getattr(tree, 'small', None)
+    if small is not None:
+        return small.inverse_dynamics(model, q, qd, qdd)
+    return jax.vmap(lambda *x: tree.inverse_dynamics(model, *x), in_axes=1, out_axes=1)(q, qd, qdd)
 
 
 def mass_matrix(model: Any, q: jax.Array, qd: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -3,7 +3,7 @@
 
 Rows of window k (stages k-1, k, k+1; v and a are central differences):
 
-    dynamics      e = W^-1 (ID(q_k, v, a; chi) - tau_k - correction_k) / sigma_a
+    dynamics      e = W^-1 (ID(q_k, v, a - correction_k; chi) - tau_k) / sigma_a
     observation   (sensor(q, v, a; chi) - y) / sigma_y
 
 W is a constant diagonal at first (impulse whitening), the mass matrix later: force residuals shrink with the inertias, so a constant W
@@ -104,7 +104,9 @@ class JointSpace:
                     columns.append(jax.jvp(lambda y, a=a: f(*at[:a], y, *at[a + 1 :]), (x,), (seed,))[1])
             return jnp.stack(columns, axis=1)
 
-        residual = self._force(position, speed, acceleration, z) - data['correction']
+        # The correction is an acceleration, not a force: a force would seem to tell the scale of all inertias.
+        measured, acceleration = acceleration, acceleration - data['correction']
+        residual = self._force(position, speed, acceleration, z)
         M = tangents(lambda a: self._force(position, speed, a, z), acceleration)
         error = dynamics.solve_small(M, residual) * data['by_mass']
         J = tangents(self._force, position, speed, acceleration - error, z)
@@ -115,6 +117,7 @@ class JointSpace:
         row = jnp.where(data['by_mass'] > 0, error, residual * white[:, None]) * scale
         J = jnp.where(data['by_mass'] > 0, dynamics.solve_small(M, J), J * white[:, None, None]) * scale
         arrow = assemble(J, row, width=3, **size)
+        acceleration = measured
 
         # Rows of the sensors.
         for k, (samples, (y, w, lag)) in enumerate(zip(self.grid.samples, data['samples'])):
@@ -177,7 +180,7 @@ class JointSpace:
         raise NotImplementedError(type(sensor).__name__)
 
     def _defect(self, q, z, substeps: int = 4):
-        """Force residual that the scheme shows on an accurate local solution (deferred correction), (nq, n-2).
+        """Acceleration error that the scheme shows on an accurate local solution (deferred correction), (nq, n-2).
 
         From each inner stage the motion is integrated to both neighbours by Runge-Kutta 4; the speed is adjusted until the accurate
         solution has the observed central difference, then the scheme is evaluated on it.
@@ -222,4 +225,5 @@ class JointSpace:
         forward, backward = ends[:, :m], ends[:, m:]
         vc, ac = (forward - backward) / (2 * h), (forward - 2 * position + backward) / h**2
         force = dynamics.inverse_dynamics(model, position, vc, ac) - hat + loss[:, None] * vc
-        return jnp.where(jnp.isfinite(force), force, 0.0)
+        error = dynamics.solve_small(dynamics.mass_matrix(model, position, vc)[0], force)
+        return jnp.where(jnp.isfinite(error), error, 0.0)

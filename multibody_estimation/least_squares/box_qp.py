@@ -14,6 +14,8 @@ def box_qp(S: np.ndarray, g: np.ndarray, lower: np.ndarray, upper: np.ndarray) -
     after finitely many; p is the number of parameters, a few dozen.
     """
     p = g.size
+    if not p:
+        return np.zeros(0), np.zeros(0, dtype=int)
     d = np.clip(np.zeros(p), lower, upper)
     held = np.zeros(p, dtype=int)
     held[(d >= upper) & (g < 0)] = 1

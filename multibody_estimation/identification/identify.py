@@ -95,25 +95,37 @@ def identify(
     reference = np.maximum(np.abs(np.einsum('iik->ik', M)).mean(axis=1), 1e-12)
     limits: dict[str, Any] = {'lower': lower, 'upper': upper, 'progress': progress, 'cancelled': cancelled}
     count, z, fixed_correction = 0, z0, None
+    # Accelerations do not change when all forces and inertias grow alike: what they cannot tell at the start, no solve can.
+    look = problem.chain._linearise(q, z0, problem.data(1.0, reference, by_mass=True))  # type: ignore[attr-defined]
+    seen = parameter_information(look, problem.metric, np.zeros(len(z0), dtype=int), blind_below=1e-13)  # type: ignore[attr-defined]
+    # Starts may have an impossible mass matrix, whose inverse says nothing.
+    if not np.linalg.eigvalsh(np.moveaxis(M, -1, 0)).min() > 1e-2 * reference.min():
+        seen = replace(seen, blind=())
+    K = sum((np.outer(d, d) for d in seen.blind), np.zeros((len(z0), len(z0)))) * 1e6 * max(1.0, float(np.diag(seen.S).max()))
+    pin = (K, z0)
     schedule = [w for w in (1.0, 0.03) if w > 10 * weight]
     # Soft first, so that a start several times off does not drag the motion away from the readings.
     for sigma in schedule:
-        loose = solve(problem.chain, q, z, problem.data(sigma, reference), max_iterations=8, damping=1e-4,  # type: ignore[attr-defined]
+        loose = solve(problem.chain, q, z, problem.data(sigma, reference, pin=pin), max_iterations=8, damping=1e-4,  # type: ignore[attr-defined]
                       tolerance=1.0, **limits)  # fmt: skip
         count, q, z = count + loose.iterations, loose.states, loose.parameters
-    last = solve(problem.chain, q, z, problem.data(weight, reference), max_iterations=max_iterations,  # type: ignore[attr-defined]
+    last = solve(problem.chain, q, z, problem.data(weight, reference, pin=pin), max_iterations=max_iterations,  # type: ignore[attr-defined]
                  tolerance=max(tolerance, 1e-2), **limits)  # fmt: skip
     count += last.iterations
     shift = 0.0
     for _ in range(2 if correction else 1):
         if correction:
             fixed_correction = problem.defect(last.states, last.parameters)  # type: ignore[attr-defined]
-        data = problem.data(weight, reference, by_mass=True, correction=fixed_correction)
+        data = problem.data(weight, reference, by_mass=True, correction=fixed_correction, pin=pin)
         before = last.parameters
         last = solve(problem.chain, last.states, last.parameters, data, max_iterations=max_iterations,  # type: ignore[attr-defined]
                      damping=1e-9, tolerance=tolerance, **limits)  # fmt: skip
         count += last.iterations
-        info = parameter_information(last.arrow, problem.metric, last.held)  # type: ignore[attr-defined]
+        P = last.arrow.P.at[: len(z0), : len(z0)].add(-K)
+        arrow = replace(last.arrow, P=P)
+        info = parameter_information(arrow, problem.metric, last.held)  # type: ignore[attr-defined]
+        if len(info.blind) < len(seen.blind):
+            info = replace(info, blind=seen.blind, covariance=hide(info.covariance, seen))
         sd = np.sqrt(np.diag(info.covariance))
         good = np.isfinite(sd) & (sd > 0)
         shift = float(np.abs((last.parameters - before)[good] / sd[good]).max(initial=0.0))
@@ -121,6 +133,14 @@ def identify(
             break
     settings = {'form': 'joint_space', 'weight': weight, 'step': grid.step, 'correction': correction, 'correction_shift': shift}
     return summarise(problem, last, info, count, settings, windows, clock.perf_counter() - began)
+
+
+def hide(covariance: np.ndarray, seen: Any) -> np.ndarray:
+    """Covariance with infinite variances where the look before the solve found the data blind."""
+    unknown = np.isinf(np.diag(seen.covariance))
+    out = np.where(np.outer(unknown, unknown), 0.0, covariance)
+    out[unknown, unknown] = np.inf
+    return out
 
 
 def summarise(

@@ -42,12 +42,15 @@ class JointSpace:
         metric[: n * nq] = strongest**2
         object.__setattr__(self, 'metric', jnp.asarray(metric.reshape(-1, block)))
         object.__setattr__(self, 'nq', nq)
+        object.__setattr__(self, 'count', len(self.binding.parameters))
         object.__setattr__(self, 'chain', Chain(self.linearise, self.retract, self.metric))  # type: ignore[attr-defined]
         object.__setattr__(self, 'defect', jax.jit(self._defect))
         object.__setattr__(self, 'forces', jax.jit(self._forces))
 
     # What changes between solves is data, so that nothing is compiled twice.
-    def data(self, sigma_a: float, reference: np.ndarray, *, by_mass: bool = False, correction: Any = None) -> dict:
+    def data(
+        self, sigma_a: float, reference: np.ndarray, *, by_mass: bool = False, correction: Any = None, pin: Any = None
+    ) -> dict:
         """Arguments of a solve: allowed acceleration error (rad/s^2), constant whitening (nq,), correction (nq, n-2)."""
         m = len(self.grid) - 2
         return {
@@ -57,6 +60,7 @@ class JointSpace:
             'correction': jnp.zeros((self.nq, m)) if correction is None else correction,  # type: ignore[attr-defined]
             'samples': [(s.values, s.weight, s.lag) for s in self.grid.samples],
             'linked': jnp.asarray(self.grid.linked),
+            'pin': (jnp.zeros((self.count, self.count)), jnp.zeros(self.count)) if pin is None else pin,  # type: ignore[attr-defined]
         }
 
     def retract(self, q, step, parameters, parameter_step):
@@ -163,6 +167,11 @@ class JointSpace:
                 r, d = (value - mean) / deviation, slope / deviation
                 P = arrow.P.at[i, i].add(d * d).at[i, p].add(d * r).at[p, i].add(d * r).at[p, p].add(r * r)
                 arrow = Arrow(arrow.D, arrow.E, arrow.C, P)
+        # Directions that no row sees are held near the start, or rounding decides where they go.
+        K, origin = data['pin']
+        away = z - origin
+        P = arrow.P.at[:p, :p].add(K).at[:p, p].add(K @ away).at[p, :p].add(K @ away).at[p, p].add(away @ K @ away)
+        arrow = Arrow(arrow.D, arrow.E, arrow.C, P)
         spare = jnp.where(self.metric == 0, 1.0, 0.0)  # type: ignore[attr-defined]
         return Arrow(arrow.D + jax.vmap(jnp.diag)(spare), arrow.E, arrow.C, arrow.P)
 

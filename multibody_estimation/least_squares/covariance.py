@@ -53,7 +53,7 @@ def parameter_information(arrow: Arrow, metric: np.ndarray, held: np.ndarray, *,
             direction = np.zeros(p)
             direction[index] = d * vectors[:, k]
             blind.append(direction / np.linalg.norm(direction))
-            for i in np.flatnonzero(np.abs(vectors[:, k]) > 0.1):
+            for i in np.flatnonzero(np.abs(vectors[:, k]) > 1e-3):
                 covariance[index[i], index[i]] = np.inf
     return Information(S, covariance, tuple(blind))
 

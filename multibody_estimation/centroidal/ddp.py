@@ -10,6 +10,7 @@ extended Kalman smoother, written as a Riccati sweep; the second-order variant a
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 from multibody_estimation._jax import jax, jnp, value
 from multibody_estimation.centroidal.model import BLOCKS, chain, jacobian, predict, second_order
@@ -32,6 +33,9 @@ class Settings:
     iterations: int = 50
     armijo: float = 1e-4
     """Share of the decrease promised by the slope that a step must bring."""
+
+
+DEFAULT = Settings()
 
 
 @value
@@ -121,8 +125,8 @@ def _first_guess(problem: Problem) -> tuple[jax.Array, jax.Array]:
     return _roll(problem, states, inputs, gains, 1.0, states[0] + step)
 
 
-@jax.jit(static_argnames=('settings',))
-def solve(problem: Problem, settings: Settings = Settings(), start: tuple[jax.Array, jax.Array] | None = None) -> Trajectory:
+@partial(jax.jit, static_argnames=('settings',))
+def solve(problem: Problem, settings: Settings = DEFAULT, start: tuple[jax.Array, jax.Array] | None = None) -> Trajectory:
     """Minimise J; ``start`` is a trajectory (states, inputs) to begin from, where there is one.
 
     A stage whose Qww is not positive definite, or a step that no shortening saves, raises the regularisation tenfold; a good
@@ -151,7 +155,6 @@ def solve(problem: Problem, settings: Settings = Settings(), start: tuple[jax.Ar
         states, inputs, now, mu, count, _, gains, first, _ = carry
         lx, lxx = derivatives(problem, states, settings.second_order)
         gains, step, first, slope, good = _sweep(problem, states, inputs, lx, lxx, mu)
-        # At rounding level the decrement no longer shrinks: a step of 1e-6 that lowers nothing is one, too.
         length = jnp.sqrt(jnp.maximum(-slope, 0.0))
         done = good & (mu == 0) & (length <= settings.tolerance)
 

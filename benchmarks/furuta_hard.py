@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 
-from benchmarks.furuta_identification import load, ours, scipy_shooting
+from benchmarks.furuta_identification import load, ours, scipy_shooting, unlumped
 
 
 def main():
@@ -13,7 +13,7 @@ def main():
     d = load('hard')
     fit, seconds, first = ours(d, repeats=3)
     print(fit)
-    off = float(np.abs((fit.values - d['p_true']) / fit.std).max())
+    off = float(np.abs((fit.values - unlumped(d['p_true'])) / fit.std).max())
     peer = scipy_shooting(d)
     peers = {}
     if peer is None:

@@ -59,7 +59,10 @@ class Binding:
         model = self.robot.model
         inputs = [{key: getattr(i, key) for key in INPUT_NUMBERS} for i in self.robot.inputs]
         sensors = [_sensor_numbers(s) for s in self.robot.sensors]
-        for k, parameter in enumerate(self.parameters):
+        # Own functions first: they take the bare model, before estimated numbers are kept beside it.
+        order = sorted(range(len(self.parameters)), key=lambda k: self.parameters[k].assign is None)
+        for k in order:
+            parameter = self.parameters[k]
             model = _place(self.robot, parameter, values[k], model, inputs, sensors)
         return model, tuple(inputs), tuple(sensors)
 

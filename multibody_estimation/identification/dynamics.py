@@ -9,14 +9,30 @@ import dataclasses
 from typing import Any
 
 from multibody_estimation import tree
-from multibody_estimation._jax import jax, jnp
+from multibody_estimation._jax import jax, jnp, value
 from multibody_estimation.errors import EstimationError, did_you_mean
 
 __all__ = ['accelerations', 'get_number', 'inverse_dynamics', 'joint_names', 'mass_matrix', 'number_names', 'set_number']
 
 
+@value
+class Numbered:
+    """A tree whose estimated numbers stand beside it, so that all others, and above all the zeros, stay known while compiling."""
+
+    base: Any
+    numbers: dict
+
+    @property
+    def joint_names(self) -> tuple[str, ...]:
+        return self.base.joint_names
+
+
 def _own(model: Any) -> bool:
     return hasattr(model, 'inverse_dynamics')
+
+
+def _parts(model: Any) -> tuple[Any, dict]:
+    return (model.base, model.numbers) if isinstance(model, Numbered) else (model, {})
 
 
 def joint_names(model: Any) -> tuple[str, ...]:
@@ -28,29 +44,55 @@ def number_names(model: Any) -> list[str]:
     """Dotted names of all numbers of a model that can be estimated."""
     if _own(model):
         return [f.name for f in dataclasses.fields(model) if not f.metadata.get('static')]
-    return list(tree.leaf_names(model))
+    return list(tree.leaf_names(_parts(model)[0]))
 
 
 def get_number(model: Any, name: str) -> float:
     """Return a number of the model by its dotted name."""
     if name not in number_names(model):
         raise EstimationError(f"'{name}' is no parameter of this robot.{did_you_mean(name, number_names(model))}")
-    return float(getattr(model, name) if _own(model) else tree.get_leaf(model, name))
+    if _own(model):
+        return float(getattr(model, name))
+    base, numbers = _parts(model)
+    return float(numbers[name] if name in numbers else tree.get_leaf(base, name))
 
 
-def set_number(model: Any, name: str, value: Any) -> Any:
-    """Return the model with one number replaced."""
-    return dataclasses.replace(model, **{name: value}) if _own(model) else tree.set_leaf(model, name, value)
+def set_number(model: Any, name: str, new: Any) -> Any:
+    """Return the model with one number replaced; a traced one is kept beside the tree."""
+    if _own(model):
+        return dataclasses.replace(model, **{name: new})
+    base, numbers = _parts(model)
+    if numbers or isinstance(new, jax.core.Tracer):
+        return Numbered(base, {**numbers, name: new})
+    return tree.set_leaf(base, name, float(new))
 
 
 def inverse_dynamics(model: Any, q: jax.Array, qd: jax.Array, qdd: jax.Array) -> jax.Array:
-    """Joint forces for a motion, friction and springs included; all (nq, n), N m or N."""
+    """Joint forces for a motion, friction and springs included; all (nq, n), N m or N.
+
+    Friction is the smooth law: it must have a slope where the speed changes sign.
+    """
     if _own(model):
         return model.inverse_dynamics(q, qd, qdd)
-    small = getattr(tree, 'small', None)
-    if small is not None:
-        return small.inverse_dynamics(model, q, qd, qdd)
-    return jax.vmap(lambda *x: tree.inverse_dynamics(model, *x), in_axes=1, out_axes=1)(q, qd, qdd)
+    base, numbers = _parts(model)
+    force = tree.small.inverse_dynamics(base, q, qd, qdd, numbers)
+
+    def number(joint: str, what: str) -> Any:
+        name = f'{joint}.{what}'
+        if name in numbers:
+            return numbers[name]
+        leaf = tree.get_leaf(base, name)
+        return leaf if isinstance(leaf, jax.core.Tracer) else float(leaf)
+
+    rows = []
+    for i, joint in enumerate(base.joint_names):
+        limit: Any = number(joint, 'coulomb')
+        extra = number(joint, 'stribeck')
+        if isinstance(extra, jax.core.Tracer) or extra:
+            limit = limit + extra * jnp.exp(-((qd[i] / number(joint, 'stribeck_velocity')) ** 2))
+        lost = number(joint, 'damping') * qd[i] + limit * jnp.tanh(qd[i] / number(joint, 'friction_velocity'))
+        rows.append(force[i] + lost + number(joint, 'stiffness') * (q[i] - number(joint, 'spring_rest')))
+    return jnp.stack(rows)
 
 
 def mass_matrix(model: Any, q: jax.Array, qd: jax.Array) -> tuple[jax.Array, jax.Array]:

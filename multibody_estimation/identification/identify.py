@@ -103,10 +103,10 @@ def identify(
         seen = replace(seen, blind=())
     K = sum((np.outer(d, d) for d in seen.blind), np.zeros((len(z0), len(z0)))) * 1e6 * max(1.0, float(np.diag(seen.S).max()))
     pin = (K, z0)
-    schedule = [w for w in (1.0, 0.03) if w > 10 * weight]
+    schedule = [w for w in (1.0, 0.1) if w > 10 * weight]
     # Soft first, so that a start several times off does not drag the motion away from the readings.
     for sigma in schedule:
-        loose = solve(problem.chain, q, z, problem.data(sigma, reference, pin=pin), max_iterations=8, damping=1e-4,  # type: ignore[attr-defined]
+        loose = solve(problem.chain, q, z, problem.data(sigma, reference, pin=pin), max_iterations=15, damping=1e-3,  # type: ignore[attr-defined]
                       tolerance=1.0, **limits)  # fmt: skip
         count, q, z = count + loose.iterations, loose.states, loose.parameters
     last = solve(problem.chain, q, z, problem.data(weight, reference, pin=pin), max_iterations=max_iterations,  # type: ignore[attr-defined]

@@ -73,7 +73,11 @@ class JointSpace:
         robot, names = self.binding.robot, dynamics.joint_names(self.binding.robot.model)
         rows = [jnp.zeros_like(qd[0]) for _ in names]
         for source, numbers, table in zip(robot.inputs, inputs, self.grid.inputs):
-            u = input_means(table, self.grid.time[1:-1], self.grid.step, numbers['delay'])[part]
+            if isinstance(numbers['delay'], jax.core.Tracer):
+                u = input_means(table, self.grid.time[1:-1], self.grid.step, numbers['delay'])[part]
+            else:  # a known delay: the means are numbers, computed once while compiling
+                with jax.ensure_compile_time_eval():
+                    u = input_means(table, self.grid.time[1:-1], self.grid.step, numbers['delay'])[part]
             j = names.index(source.joint)
             rows[j] = rows[j] + numbers['gain'] * u + numbers['offset'] - numbers['back_emf'] * qd[j]
         return jnp.stack(rows)

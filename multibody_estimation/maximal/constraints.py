@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Joint constraints g(q), their Jacobian rows, and the free axes of joints with their coordinates.
+
+Elementary rows of a joint with first frame (x, y, z) at p_a and second frame (x', y', z') at p_b, d = p_b - p_a:
+``g0..g2 = x.d, y.d, z.d``;  ``g3 = -y.z'``, ``g4 = x.z'``, ``g5 = -x.y'`` (turns about x, y, z to first order);
+``g6 = |d| - length`` (distance);  ``g7 = z.d - length`` (rolling: the second anchor is the sphere's centre).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from multibody_estimation._jax import jax, jnp
+from multibody_estimation.geometry import components as c
+from multibody_estimation.maximal.model import Multibody
+from multibody_estimation.maximal.rows import Rows, dense, pick
+
+__all__ = ['axis_coordinates', 'axis_rows', 'constraint_jacobian', 'constraint_rows', 'constraint_values', 'joint_frames']
+
+Array = jax.Array
+
+
+class Frames(NamedTuple):
+    """World geometry of all joints; components of shape (nj, *T)."""
+
+    d: tuple
+    """p_b - p_a."""
+    first: tuple
+    """Axes x, y, z of the first frame, each a vector."""
+    second: tuple
+    lever_first: tuple
+    """p_a - centre of mass of the first body (for the world: p_a)."""
+    lever_second: tuple
+    turn_first: tuple
+    """Rotation first body -> world."""
+    turn_second: tuple
+
+
+def lift(leaf: Array, axes: int) -> Array:
+    """Append ``axes`` trailing axes to a leaf, to broadcast against (m, *T)."""
+    return leaf.reshape(leaf.shape + (1,) * axes)
+
+
+def with_world(pose: Array) -> list[Array]:
+    """Seven components over bodies and the world, which sits at the origin; each (nb + 1, *T)."""
+    rest = jnp.zeros_like(pose[:1]).at[:, 3].set(1.0)
+    both = jnp.concatenate([pose, rest])
+    return [both[:, i] for i in range(7)]
+
+
+def joint_frames(model: Multibody, pose: Array) -> Frames:
+    """Place the joint frames of both bodies in the world; pose (nb, 7, *T)."""
+    t = pose.ndim - 2
+    q = with_world(pose)
+    com = jnp.concatenate([model.center_of_mass, jnp.zeros((1, 3))])
+
+    def side(index: tuple[int, ...], point: Array, frame: Array) -> tuple:
+        R = c.rotation([pick(x, index) for x in q[3:]])
+        arm = tuple(lift(point[:, i] - pick(com[:, i], index), t) for i in range(3))
+        lever = c.apply(R, arm)
+        F = c.rotation([lift(frame[:, i], t) for i in range(4)])
+        axes = tuple(c.apply(R, c.column(F, i)) for i in range(3))
+        return c.add([pick(x, index) for x in q[:3]], lever), lever, axes, R
+
+    pa, la, fa, Ra = side(model.first, model.point_first, model.frame_first)
+    pb, lb, fb, Rb = side(model.second, model.point_second, model.frame_second)
+    return Frames(c.subtract(pb, pa), fa, fb, la, lb, Ra, Rb)
+
+
+def _row(f: Frames, code: int, length: Array) -> tuple:
+    """Value and (L, Wa, Wb in world components) of one elementary row, for all joints at once."""
+    zero = (jnp.zeros_like(f.d[0]),) * 3
+    if code in (0, 1, 2, 7):
+        u = f.first[2 if code == 7 else code]
+        return (
+            c.dot(u, f.d) - (length if code == 7 else 0.0),
+            u,
+            c.cross(u, c.add(f.lever_first, f.d)),
+            c.cross(f.lever_second, u),
+        )
+    if code == 6:
+        square = c.dot(f.d, f.d)
+        size = jnp.sqrt(jnp.where(square > 0, square, 1.0))
+        n = c.scale(1 / size, f.d)
+        return size - length, n, c.cross(n, f.lever_first), c.cross(f.lever_second, n)
+    alpha, beta, sign = {3: (1, 2, -1.0), 4: (0, 2, 1.0), 5: (0, 1, -1.0)}[code]
+    w = c.scale(sign, c.cross(f.second[beta], f.first[alpha]))
+    return sign * c.dot(f.first[alpha], f.second[beta]), zero, c.scale(-1.0, w), w
+
+
+def constraint_rows(model: Multibody, pose: Array) -> tuple[Array, Rows]:
+    """Constraint values g, shape (m, *T), [m] or [rad], and the rows of their Jacobian G; pose (nb, 7, *T)."""
+    f = joint_frames(model, pose)
+    rows = model.rows
+    codes = sorted({code for _, code in rows})
+    length = lift(model.length, pose.ndim - 2)
+    table = {code: _row(f, code, length) for code in codes}
+    # Evaluate each code for all joints, then keep the (joint, code) pairs that exist, in joint order.
+    where = [codes.index(code) * len(model.joints) + j for j, code in rows]
+
+    def flat(get) -> Array:
+        return pick(jnp.concatenate([get(table[code]) for code in codes]), where)
+
+    joint = [j for j, _ in rows]
+    Ra = tuple(tuple(pick(x, joint) for x in row) for row in f.turn_first)
+    Rb = tuple(tuple(pick(x, joint) for x in row) for row in f.turn_second)
+    g = flat(lambda r: r[0])
+    L = tuple(flat(lambda r, i=i: r[1][i]) for i in range(3))
+    Wa = c.apply_transposed(Ra, tuple(flat(lambda r, i=i: r[2][i]) for i in range(3)))
+    Wb = c.apply_transposed(Rb, tuple(flat(lambda r, i=i: r[3][i]) for i in range(3)))
+    return g, Rows(tuple(model.first[j] for j in joint), tuple(model.second[j] for j in joint), L, Wa, Wb)
+
+
+def constraint_values(model: Multibody, pose: Array) -> Array:
+    """g(q): violation of every elementary constraint, [m] or [rad]; shape (m, *T)."""
+    return constraint_rows(model, pose)[0]
+
+
+def constraint_jacobian(model: Multibody, pose: Array) -> Array:
+    """G(q) with dg/dt = G v, v = (linear world, angular body) per body; shape (m, 6 nb); pose (nb, 7)."""
+    return dense(constraint_rows(model, pose)[1], len(model.bodies))
+
+
+def axis_rows(model: Multibody, pose: Array) -> Rows:
+    """Rows whose speed is the rate of each free axis (second relative to first body), [m/s] or [rad/s]; (na, *T)."""
+    f = joint_frames(model, pose)
+    joint = [j for j, _ in model.axes]
+    zero = jnp.zeros_like(f.d[0])
+    L, Wa, Wb = [], [], []
+    for j, code in model.axes:
+        i = 'xyz'.index(code[1])
+        u = tuple(x[j] for x in f.first[i])
+        lever, lever2, d = (tuple(x[j] for x in v) for v in (f.lever_first, f.lever_second, f.d))
+        if code[0] == 'r':
+            if model.kinds[j] == 'universal' and i == 1:
+                u = tuple(x[j] for x in f.second[1])
+            L.append((zero[j],) * 3)
+            Wa.append(c.scale(-1.0, u))
+            Wb.append(u)
+        else:
+            L.append(u)
+            if model.kinds[j] == 'rolling':
+                # Material velocity at the contact point, which lies one radius below the sphere's centre.
+                drop = c.scale(-lift(model.length[j], d[0].ndim), tuple(x[j] for x in f.first[2]))
+                Wa.append(c.cross(u, c.add(lever, d, drop)))
+                Wb.append(c.cross(c.add(lever2, drop), u))
+            else:
+                Wa.append(c.cross(u, c.add(lever, d)))
+                Wb.append(c.cross(lever2, u))
+
+    def stack(vectors: list) -> tuple:
+        if not vectors:
+            return (zero[:0],) * 3
+        return tuple(jnp.stack([v[i] for v in vectors]) for i in range(3))
+
+    Ra = tuple(tuple(pick(x, joint) for x in row) for row in f.turn_first)
+    Rb = tuple(tuple(pick(x, joint) for x in row) for row in f.turn_second)
+    return Rows(
+        tuple(model.first[j] for j in joint),
+        tuple(model.second[j] for j in joint),
+        stack(L),
+        c.apply_transposed(Ra, stack(Wa)),
+        c.apply_transposed(Rb, stack(Wb)),
+    )
+
+
+def axis_coordinates(model: Multibody, pose: Array) -> Array:
+    """Coordinate of each free axis: displacement [m] or angle in (-pi, pi] [rad]; shape (na, *T).
+
+    The angle is exact for hinges and cylindrical and planar joints; for ball and universal joints it is the component of the
+    rotation vector, or the angle about that axis.
+    """
+    f = joint_frames(model, pose)
+    out = []
+    for j, code in model.axes:
+        i = 'xyz'.index(code[1])
+        pick_j = lambda v: tuple(x[j] for x in v)  # noqa: E731
+        x, y, z = (pick_j(v) for v in f.first)
+        x2, y2, z2 = (pick_j(v) for v in f.second)
+        if code[0] == 't':
+            out.append(c.dot((x, y, z)[i], pick_j(f.d)))
+        elif i == 2:
+            out.append(jnp.arctan2(c.dot(x2, y), c.dot(x2, x)))
+        elif i == 0:
+            out.append(jnp.arctan2(c.dot(y2, z), c.dot(y2, y)))
+        else:
+            out.append(jnp.arctan2(c.dot(x2, c.cross(x, y2)) * -1.0, c.dot(x2, x)))
+    return jnp.stack(out) if out else jnp.zeros((0, *np.shape(pose)[2:]))

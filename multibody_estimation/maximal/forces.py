@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mass, gravity, gyroscopic and axis forces in maximal coordinates, with any trailing axes."""
+
+from multibody_estimation._jax import jax, jnp
+from multibody_estimation.geometry import components as c
+from multibody_estimation.maximal.constraints import axis_coordinates, lift
+from multibody_estimation.maximal.model import Multibody, State
+from multibody_estimation.maximal.rows import Rows, impulse
+
+__all__ = ['energy', 'explicit_force', 'gravity', 'gyroscopic_torque', 'mass_matrix', 'momentum', 'motor_effort', 'times_mass']
+
+Array = jax.Array
+
+
+def _inertia(model: Multibody, axes: int) -> tuple:
+    xx, yy, zz, xy, xz, yz = (lift(model.inertia[:, i], axes) for i in range(6))
+    return ((xx, xy, xz), (xy, yy, yz), (xz, yz, zz))
+
+
+def times_mass(model: Multibody, velocity: Array) -> Array:
+    """M v: linear momentum (world) and angular momentum about the centre of mass (body); (nb, 6, *T)."""
+    t = velocity.ndim - 2
+    linear = lift(model.mass, t + 1) * velocity[:, :3]
+    return jnp.concatenate(
+        [linear, jnp.stack(c.apply(_inertia(model, t), [velocity[:, 3 + i] for i in range(3)]), axis=1)], axis=1
+    )
+
+
+def mass_matrix(model: Multibody) -> Array:
+    """M, block diagonal and constant because angular velocities are in body axes; shape (6 nb, 6 nb)."""
+    n = len(model.bodies)
+    columns = jax.vmap(lambda e: times_mass(model, e.reshape(n, 6)).reshape(-1))(jnp.eye(6 * n))
+    return columns.T
+
+
+def gyroscopic_torque(model: Multibody, velocity: Array) -> Array:
+    """-w x J w in body axes, N m; (nb, 6, *T) -> (nb, 3, *T)."""
+    w = [velocity[:, 3 + i] for i in range(3)]
+    return -jnp.stack(c.cross(w, c.apply(_inertia(model, velocity.ndim - 2), w)), axis=1)
+
+
+def gravity(model: Multibody) -> Array:
+    """Gravity after tilting the base: rotation about x, then about y; m/s^2; shape (3,)."""
+    a, b = model.tilt[0], model.tilt[1]
+    x, y, z = model.gravity
+    y, z = jnp.cos(a) * y - jnp.sin(a) * z, jnp.sin(a) * y + jnp.cos(a) * z
+    x, z = jnp.cos(b) * x + jnp.sin(b) * z, -jnp.sin(b) * x + jnp.cos(b) * z
+    return jnp.stack([x, y, z])
+
+
+def motor_effort(model: Multibody, pose: Array, inputs: Array) -> Array:
+    """Explicit effort on every axis: gain * input + offset - stiffness * (coordinate - rest), N m or N; shape (na, *T).
+
+    ``inputs`` has shape (nu, *T). Speed-dependent terms (viscous friction, back-EMF) are not in it: they act implicitly.
+    """
+    t = pose.ndim - 2
+    like = jnp.zeros((len(model.axes), *pose.shape[2:]))
+    effort = like + lift(model.offset, t)
+    # A spring that is 0 must cost nothing and keep its derivative, so it is always in; angles wrap, hence the difference does.
+    if model.axes:
+        away = axis_coordinates(model, pose) - lift(model.rest, t)
+        turning = jnp.array([code[0] == 'r' for _, code in model.axes])
+        away = jnp.where(lift(turning, t), jnp.arctan2(jnp.sin(away), jnp.cos(away)), away)
+        effort = effort - lift(model.stiffness, t) * away
+    parts = [effort[i] for i in range(len(model.axes))]
+    for k, i in enumerate(model.actuated):
+        parts[i] = parts[i] + model.gain[i] * inputs[k]
+    return jnp.stack(parts) if parts else effort
+
+
+def explicit_force(model: Multibody, pose: Array, axes: Rows, inputs: Array, wrench: Array | None = None) -> Array:
+    """Gravity, motors, springs and external wrench on every body, N and N m; shape (nb, 6, *T).
+
+    ``wrench`` (nb, 6, *T): force in world, torque about the centre of mass in body components.
+    """
+    n, t = len(model.bodies), pose.ndim - 2
+    weight = lift(model.mass[:, None] * gravity(model), t)
+    force = jnp.concatenate([weight + 0.0 * pose[:, :3], jnp.zeros_like(pose[:, :3])], axis=1)
+    if model.axes:
+        force = force + impulse(axes, motor_effort(model, pose, inputs), n)
+    return force if wrench is None else force + wrench
+
+
+def energy(model: Multibody, state: State) -> Array:
+    """Kinetic plus gravitational energy, J (zero height at the world's origin); shape (*T)."""
+    kinetic = 0.5 * jnp.sum(state.velocity * times_mass(model, state.velocity), axis=(0, 1))
+    t = state.pose.ndim - 2
+    return kinetic - jnp.sum(lift(model.mass[:, None] * gravity(model), t) * state.pose[:, :3], axis=(0, 1))
+
+
+def momentum(model: Multibody, state: State) -> Array:
+    """Total linear [N s] and angular [N m s, about the world's origin] momentum in world components; shape (6, *T)."""
+    p = times_mass(model, state.velocity)
+    R = c.rotation([state.pose[:, 3 + i] for i in range(4)])
+    spin = c.apply(R, [p[:, 3 + i] for i in range(3)])
+    orbit = c.cross([state.pose[:, i] for i in range(3)], [p[:, i] for i in range(3)])
+    return jnp.stack([p[:, i].sum(0) for i in range(3)] + [x.sum(0) for x in c.add(spin, orbit)])

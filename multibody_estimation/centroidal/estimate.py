@@ -10,7 +10,7 @@ import numpy as np
 
 from multibody_estimation._jax import jax
 from multibody_estimation.centroidal.ddp import CONVERGED, DEFAULT, STALLED, Settings, residual, solve
-from multibody_estimation.centroidal.model import BLOCKS, StateLayout
+from multibody_estimation.centroidal.model import BLOCKS, StateLayout, jacobian
 from multibody_estimation.centroidal.problem import GRAVITY, Measurement, ProcessNoise, assemble
 from multibody_estimation.centroidal.robust import Loss
 from multibody_estimation.errors import EstimationError
@@ -41,7 +41,7 @@ class CentroidalEstimate:
     iterations: int
     cost: float
     misfit: Mapping[str, float]
-    """Root mean square of the whitened residuals by sensor: about 1, a little less, where noise and model are right."""
+    """Residuals by sensor over what is expected of them after the fit: about 1 where noise and model are right."""
 
     def __getitem__(self, part: str) -> np.ndarray:
         """Return a part of the state by name, e.g. ``center_of_mass``, ``force``; (n, 3)."""
@@ -201,8 +201,12 @@ def estimate_centroidal(
     misfit = {}
     for block, info in problem.information.items():
         r = np.asarray(residual(problem, block, found.states))
-        count = int((np.abs(info).sum(axis=(1, 2)) > 0).sum()) * BLOCKS[block]
-        misfit[block] = float(np.sqrt(np.einsum('ki,kij,kj->', r, info, r) / count))
+        h = np.asarray(jacobian(layout, block, found.states, problem.anchor, problem.mass, problem.gravity))
+        # A smoother follows part of the noise: the fitted residual has covariance R - H P H', not R.
+        left = (np.abs(info).sum(axis=(1, 2)) > 0).sum() * BLOCKS[block] - np.einsum(
+            'kij,kjm,kmn,kin->', info, h, np.asarray(found.covariance), h, optimize=True
+        )
+        misfit[block] = float(np.sqrt(np.einsum('ki,kij,kj->', r, info, r) / max(left, 1.0)))
     states, covariance = np.array(found.states), np.array(found.covariance)
     if layout.mass:
         # Inside, momentum and force are per nominal mass; outside they are what they are: p -> mu p, f -> mu f.

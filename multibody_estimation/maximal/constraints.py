@@ -6,6 +6,7 @@ Elementary rows of a joint with first frame (x, y, z) at p_a and second frame (x
 ``g6 = |d| - length`` (distance);  ``g7 = z.d - length`` (rolling: the second anchor is the sphere's centre).
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -164,6 +165,10 @@ def axis_rows(model: Multibody, pose: Array) -> Rows:
     )
 
 
+def _of_joint(j: int, vector: tuple) -> tuple:
+    return tuple(x[j] for x in vector)
+
+
 def axis_coordinates(model: Multibody, pose: Array) -> Array:
     """Coordinate of each free axis: displacement [m] or angle in (-pi, pi] [rad]; shape (na, *T).
 
@@ -174,7 +179,7 @@ def axis_coordinates(model: Multibody, pose: Array) -> Array:
     out = []
     for j, code in model.axes:
         i = 'xyz'.index(code[1])
-        pick_j = lambda v: tuple(x[j] for x in v)  # noqa: E731
+        pick_j = partial(_of_joint, j)
         x, y, z = (pick_j(v) for v in f.first)
         x2, y2, z2 = (pick_j(v) for v in f.second)
         if code[0] == 't':

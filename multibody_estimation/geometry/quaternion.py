@@ -9,7 +9,19 @@ constant, and ``boxminus`` gives a rotation vector in the frame of its second ar
 from multibody_estimation._jax import jax, jnp
 from multibody_estimation.geometry import components as c
 
-__all__ = ['boxminus', 'boxplus', 'conjugate', 'exp', 'from_matrix', 'identity', 'log', 'multiply', 'normalise', 'rotate', 'to_matrix']
+__all__ = [
+    'boxminus',
+    'boxplus',
+    'conjugate',
+    'exp',
+    'from_matrix',
+    'identity',
+    'log',
+    'multiply',
+    'normalise',
+    'rotate',
+    'to_matrix',
+]
 
 Array = jax.Array
 

@@ -13,7 +13,7 @@ import numpy as np
 from multibody_estimation._jax import jax, jnp
 
 __all__ = ['apply', 'apply_transposed', 'cross', 'cross_force', 'cross_motion', 'inertia_times', 'move_force', 'multiply', 'namespace',
-           'rotation_about', 'rotation_from_quaternion', 'rotation_from_rpy', 'skew']  # fmt: skip
+           'rotation_about', 'rotation_from_quaternion', 'rotation_from_rpy', 'rpy_from_rotation', 'skew']  # fmt: skip
 
 Array = Any
 
@@ -66,6 +66,16 @@ def rotation_from_rpy(rpy: Array) -> Array:
         [-sp, cp * sr, cp * cr],
     ]
     return xp.stack([xp.stack(row, -1) for row in rows], -2)
+
+
+def rpy_from_rotation(rotation: np.ndarray) -> tuple[float, float, float]:
+    """Roll, pitch, yaw [rad] of one known rotation matrix (3, 3); near pitch = +-90 deg, where only their sum counts, roll is zero."""
+    R = rotation
+    flat = float(np.hypot(R[0, 0], R[1, 0]))
+    pitch = float(np.arctan2(-R[2, 0], flat))
+    if flat < 1e-12:
+        return 0.0, pitch, float(np.arctan2(-R[0, 1], R[1, 1]))
+    return float(np.arctan2(R[2, 1], R[2, 2])), pitch, float(np.arctan2(R[1, 0], R[0, 0]))
 
 
 def rotation_about(axis: Array, angle: Array) -> Array:

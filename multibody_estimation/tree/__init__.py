@@ -20,11 +20,22 @@ from multibody_estimation.tree.kinematics import (
 )
 from multibody_estimation.tree.leaves import get_leaf, leaf_names, set_leaf
 from multibody_estimation.tree.model import Model
+from multibody_estimation.tree.momentum import (
+    center_of_mass,
+    center_of_mass_acceleration,
+    center_of_mass_jacobian,
+    center_of_mass_velocity,
+    centroidal_momentum,
+    centroidal_momentum_matrix,
+    centroidal_momentum_rate,
+    total_mass,
+)
 from multibody_estimation.tree.urdf import load_urdf
 
 __all__ = [
-    'Joint', 'Link', 'Model', 'Sensor', 'accelerations', 'bias_forces', 'build', 'external_forces', 'forward_dynamics',
-    'forward_kinematics', 'friction_torques', 'get_leaf', 'gravity_torques', 'inverse_dynamics', 'jacobian',
+    'Joint', 'Link', 'Model', 'Sensor', 'accelerations', 'bias_forces', 'build', 'center_of_mass',
+    'center_of_mass_acceleration', 'center_of_mass_jacobian', 'center_of_mass_velocity', 'centroidal_momentum', 'centroidal_momentum_matrix',
+    'centroidal_momentum_rate', 'external_forces', 'forward_dynamics', 'forward_kinematics', 'friction_torques', 'get_leaf', 'gravity_torques', 'inverse_dynamics', 'jacobian',
     'jacobian_rate_times_velocity', 'joint_torques', 'leaf_names', 'link_pose', 'load_urdf', 'mass_matrix', 'motor_torques',
-    'sensor_pose', 'set_leaf', 'small', 'spring_torques', 'velocities',
+    'sensor_pose', 'set_leaf', 'small', 'spring_torques', 'total_mass', 'velocities',
 ]  # fmt: skip

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model from a few lines of Python: `Link`, `Joint`, `Sensor`, `build`.
 
-    model = build(
-        links=[Link('base'), Link('arm', mass=0.3, center_of_mass=(0, 0, 0.1), inertia=(1e-3, 1e-3, 2e-4))],
-        joints=[Joint('shoulder', 'base', 'arm', axis=(0, 1, 0), damping=0.01)],
-    )
+model = build(
+    links=[Link('base'), Link('arm', mass=0.3, center_of_mass=(0, 0, 0.1), inertia=(1e-3, 1e-3, 2e-4))],
+    joints=[Joint('shoulder', 'base', 'arm', axis=(0, 1, 0), damping=0.01)],
+)
 """
 
 from collections.abc import Callable, Sequence
@@ -77,6 +77,10 @@ class Sensor:
     position: Vector = (0.0, 0.0, 0.0)
     """Origin in the link's frame (the joint's child) [m]."""
     rpy: Vector = (0.0, 0.0, 0.0)
+    link: str | None = None
+    """Link that carries the frame of a force/torque sensor; by default the joint's child."""
+    acts_on: str | None = None
+    """Link on which the wrench acts that a force/torque sensor measures; by default the joint's child."""
 
 
 @dataclass(frozen=True)
@@ -146,14 +150,24 @@ def build(
             raise EstimationError(f"{say('sensor', sensor.name)} has type '{sensor.type}'.{did_you_mean(sensor.type, SENSORS)}")
         known = by_joint if sensor.type == 'force_torque' else by_link
         if sensor.on not in known:
-            raise EstimationError(f"{say('sensor', sensor.name)} is on '{sensor.on}', which is not there.{did_you_mean(sensor.on, known)}")
+            raise EstimationError(
+                f"{say('sensor', sensor.name)} is on '{sensor.on}', which is not there.{did_you_mean(sensor.on, known)}"
+            )
         _finite(np.r_[sensor.position, sensor.rpy], say('sensor', sensor.name), 'pose')
-    on = [place[by_joint[s.on].child if s.type == 'force_torque' else s.on] for s in sensors]
+        for x in (sensor.link, sensor.acts_on):
+            if x is not None and x not in by_link:
+                raise EstimationError(
+                    f"{say('sensor', sensor.name)} names a link '{x}' that is not there.{did_you_mean(x, by_link)}"
+                )
+    through = [by_joint[s.on] if s.type == 'force_torque' else None for s in sensors]
+    on = [place[s.link or (j.child if j else s.on)] for s, j in zip(sensors, through)]
+    acts = [place[s.acts_on or j.child] if j else -1 for s, j in zip(sensors, through)]
     structure = Structure(
         name, tuple(names), tuple(place[carried[n].parent] if n in carried else -1 for n in names),
         tuple(carried[n].name if n in carried else '' for n in names), tuple(j.name for j in moving), types,
         tuple(place[j.child] for j in moving), bool(floating), friction_law,
         tuple(s.name for s in sensors), tuple(s.type for s in sensors), tuple(on),
+        tuple(j.name if j else '' for j in through), tuple(acts),
     )  # fmt: skip
     body = [by_link[n] for n in names]
     held = [carried.get(n, Joint('', '', n)) for n in names]
@@ -255,7 +269,9 @@ def _root(links: Sequence[Link], joints: Sequence[Joint], say: Callable) -> str:
         while at in parent:
             at = parent[at].parent
             if at in seen:
-                raise EstimationError(f"{say('joint', parent[at].name)}: link '{at}' carries itself: the joints form a kinematic loop.")
+                raise EstimationError(
+                    f"{say('joint', parent[at].name)}: link '{at}' carries itself: the joints form a kinematic loop."
+                )
             seen.add(at)
     roots = [x.name for x in links if x.name not in parent]
     if len(roots) != 1:

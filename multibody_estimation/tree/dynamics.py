@@ -47,7 +47,11 @@ def _external(model: Model, f: Frames, wrenches: Any) -> Any:
     if isinstance(wrenches, Mapping):
         rows = [model.link_index(name) for name in wrenches]
         full = jnp.zeros((len(model.link_names), 6))
-        wrenches = full.at[np.array(rows, int)].set(jnp.stack([jnp.asarray(w, dtype=float) for w in wrenches.values()])) if rows else full
+        wrenches = (
+            full.at[np.array(rows, int)].set(jnp.stack([jnp.asarray(w, dtype=float) for w in wrenches.values()]))
+            if rows
+            else full
+        )
     R, p = kinematics._links(model, f)
     return layout(model.structure).gather @ move_force(R, p, jnp.asarray(wrenches, dtype=float))
 

@@ -16,7 +16,7 @@ from multibody_estimation.geometry.spatial import apply, apply_transposed, cross
 from multibody_estimation.tree.bodies import Bodies, bodies, compose, layout
 from multibody_estimation.tree.model import Model, check
 
-__all__ = ['accelerations', 'forward_kinematics', 'jacobian', 'jacobian_rate_times_velocity', 'link_pose', 'sensor_pose', 'velocities']
+__all__ = ['accelerations', 'forward_kinematics', 'jacobian', 'jacobian_rate_times_velocity', 'link_pose', 'sensor_pose', 'velocities']  # fmt: skip
 
 
 class Frames(NamedTuple):
@@ -53,7 +53,9 @@ def frames(model: Model, position: Any) -> Frames:
     b, iq, _ = at.free
     if len(b):
         joint_p = joint_p.at[b].add(apply(body.rotation[b], q[iq[:, None] + np.arange(3)]))
-        joint_R = joint_R.at[b].set(multiply(body.rotation[b], spatial.rotation_from_quaternion(q[iq[:, None] + np.arange(3, 7)])))
+        joint_R = joint_R.at[b].set(
+            multiply(body.rotation[b], spatial.rotation_from_quaternion(q[iq[:, None] + np.arange(3, 7)]))
+        )
     R, p = compose(at.body_jumps, joint_R, joint_p)
 
     d = at.dof_body

@@ -43,7 +43,11 @@ class Structure:
     sensor_types: tuple[str, ...] = ()
     """``force_torque``, ``imu``, ``accelerometer`` or ``gyroscope``."""
     sensor_links: tuple[int, ...] = ()
-    """Link on which each sensor sits; a force/torque sensor sits on the child link of its joint."""
+    """Link on which each sensor sits; a force/torque sensor sits on the link that is its joint's child in the URDF."""
+    sensor_joints: tuple[str, ...] = ()
+    """Joint whose wrench each force/torque sensor measures; '' for other sensors."""
+    sensor_acts_on: tuple[int, ...] = ()
+    """Link on which the measured wrench acts; -1 for other sensors. The link on the joint's other side exerts it."""
 
     @cached_property
     def _hash(self) -> int:
@@ -176,7 +180,11 @@ def _index(name: str, known: tuple[str, ...], kind: str) -> int:
 
 def check(model: Model, position: Any = None, velocity: Any = None, *more: Any) -> None:
     """Refuse vectors of the wrong length, and numbers that are known and not finite."""
-    for what, x, length in [('position', position, model.nq), ('velocity', velocity, model.nv), *(('acceleration or torque', m, model.nv) for m in more)]:
+    for what, x, length in [
+        ('position', position, model.nq),
+        ('velocity', velocity, model.nv),
+        *(('acceleration or torque', m, model.nv) for m in more),
+    ]:
         if x is None:
             continue
         shape = np.shape(x)

@@ -99,7 +99,9 @@ def _trig(angle: Any) -> tuple[Any, Any]:
         snap = {x: x for x in (0.0, 1.0, -1.0)}
         s, c = float(np.sin(angle)), float(np.cos(angle))
         # A right angle in a URDF is a rounded pi/2: what is zero to rounding is meant as zero.
-        return snap.get(float(round(s)), s) if abs(s - round(s)) < 1e-15 else s, float(round(c)) if abs(c - round(c)) < 1e-15 else c
+        return snap.get(float(round(s)), s) if abs(s - round(s)) < 1e-15 else s, float(round(c)) if abs(
+            c - round(c)
+        ) < 1e-15 else c
     return jnp.sin(angle), jnp.cos(angle)
 
 
@@ -116,11 +118,14 @@ def _turn(axis: Vec, angle: Any) -> Any:
     K = ((0.0, _neg(axis[2]), axis[1]), (axis[2], 0.0, _neg(axis[0])), (_neg(axis[1]), axis[0], 0.0))
     KK = _product(K, K)
     return tuple(
-        tuple(_sum(1.0 if i == j else 0.0, _mul(s, K[i][j]), _mul(_sum(1.0, _neg(c)), KK[i][j])) for j in range(3)) for i in range(3)
+        tuple(_sum(1.0 if i == j else 0.0, _mul(s, K[i][j]), _mul(_sum(1.0, _neg(c)), KK[i][j])) for j in range(3))
+        for i in range(3)
     )
 
 
-def inverse_dynamics(model: Model, position: Any, velocity: Any, acceleration: Any, numbers: Mapping[str, Any] | None = None) -> Any:
+def inverse_dynamics(
+    model: Model, position: Any, velocity: Any, acceleration: Any, numbers: Mapping[str, Any] | None = None
+) -> Any:
     """Joint torques (nv, n) of n samples: `tree.inverse_dynamics` with the time axis last.
 
     ``position``, ``velocity``, ``acceleration``: (nv, n), or one (n,) vector per joint. ``numbers`` gives some of the model's
@@ -128,7 +133,9 @@ def inverse_dynamics(model: Model, position: Any, velocity: Any, acceleration: A
     others known. Recursive Newton-Euler in link frames, Featherstone 2008, table 5.1.
     """
     if model.floating or any(t not in ('revolute', 'prismatic') for t in model.joint_types):
-        raise EstimationError(f'{model.name}: the unrolled form is for a fixed base with revolute and prismatic joints; use tree.inverse_dynamics.')
+        raise EstimationError(
+            f'{model.name}: the unrolled form is for a fixed base with revolute and prismatic joints; use tree.inverse_dynamics.'
+        )
     for what, x in [('position', position), ('velocity', velocity), ('acceleration', acceleration)]:
         if len(x) != model.nv:
             raise EstimationError(f'{model.name}: {what} has {len(x)} rows for {model.nv} joints; the time axis comes last.')

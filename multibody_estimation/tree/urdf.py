@@ -10,12 +10,13 @@ from xml.parsers import expat
 import numpy as np
 
 from multibody_estimation.errors import EstimationError
+from multibody_estimation.geometry.spatial import rpy_from_rotation
 from multibody_estimation.tree.build import Joint, Link, Sensor, build
 from multibody_estimation.tree.model import Model
 
 __all__ = ['load_urdf']
 
-NUMBERS = {'xyz', 'rpy', 'value', 'ixx', 'ixy', 'ixz', 'iyy', 'iyz', 'izz', 'damping', 'friction', 'lower', 'upper', 'effort', 'velocity'}
+NUMBERS = {'xyz', 'rpy', 'value', 'ixx', 'ixy', 'ixz', 'iyy', 'iyz', 'izz', 'damping', 'friction', 'lower', 'upper', 'effort', 'velocity'}  # fmt: skip
 NUMERIC = {'origin', 'axis', 'mass', 'inertia', 'dynamics', 'limit'}
 SENSORS = {'force_torque': 'force_torque', 'imu': 'imu', 'accelerometer': 'accelerometer', 'gyroscope': 'gyroscope'}
 
@@ -41,7 +42,7 @@ def load_urdf(
         if not Path(path).is_file():
             raise EstimationError(f"There is no URDF file '{path}'.")
         text = Path(path).read_text()
-    lines, sensors = _scan(text, path)
+    lines, found = _scan(text, path)
 
     def say(kind: str, name: str) -> str:
         line = lines.get((kind, name))
@@ -73,8 +74,13 @@ def load_urdf(
     for x in robot.links:
         carried = [j.child for j in parts if j.parent == x.name]
         if x.name in moved and x.inertial is None and not carried:
-            raise EstimationError(f"{say('link', x.name)} has no <inertial>, yet joint '{moved[x.name]}' moves it. Add its mass and inertia.")
-    return build(links, parts, sensors, name=robot.name or 'robot', base=base, floating=floating, order=joints, say=say, **options)
+            raise EstimationError(
+                f"{say('link', x.name)} has no <inertial>, yet joint '{moved[x.name]}' moves it. Add its mass and inertia."
+            )
+    sensors = [_sensor(s, {j.name: j for j in parts}) for s in found]
+    return build(
+        links, parts, sensors, name=robot.name or 'robot', base=base, floating=floating, order=joints, say=say, **options
+    )
 
 
 def _link(x: Any, say: Any) -> Link:
@@ -92,17 +98,10 @@ def _link(x: Any, say: Any) -> Link:
 def _pose(origin: Any) -> tuple[tuple, tuple]:
     if origin is None:
         return (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)
-    R = origin[:3, :3]
-    # Near pitch = +-90 deg only yaw -+ roll is defined: roll is taken as zero.
-    pitch = float(np.arctan2(-R[2, 0], np.hypot(R[0, 0], R[1, 0])))
-    if np.hypot(R[0, 0], R[1, 0]) < 1e-12:
-        rpy = (0.0, pitch, float(np.arctan2(-R[0, 1], R[1, 1])))
-    else:
-        rpy = (float(np.arctan2(R[2, 1], R[2, 2])), pitch, float(np.arctan2(R[1, 0], R[0, 0])))
-    return tuple(float(x) for x in origin[:3, 3]), rpy
+    return tuple(float(x) for x in origin[:3, 3]), rpy_from_rotation(origin[:3, :3])
 
 
-def _scan(text: str, path: str) -> tuple[dict[tuple[str, str], int], list[Sensor]]:
+def _scan(text: str, path: str) -> tuple[dict[tuple[str, str], int], list[dict]]:
     """Lines of links, joints and sensors, and the sensors themselves (yourdfpy does not read those)."""
     lines: dict[tuple[str, str], int] = {}
     found: dict[str, dict] = {}
@@ -114,12 +113,17 @@ def _scan(text: str, path: str) -> tuple[dict[tuple[str, str], int], list[Sensor
         outer = stack[-1] if stack else ('', {})
         if tag in ('link', 'joint', 'sensor') and outer[0] == 'robot' and 'name' in attributes:
             if (tag, attributes['name']) in lines:
-                raise EstimationError(f"{path} line {line}: there is already a {tag} '{attributes['name']}'; names must be unique.")
+                raise EstimationError(
+                    f"{path} line {line}: there is already a {tag} '{attributes['name']}'; names must be unique."
+                )
             lines[tag, attributes['name']] = line
         inside = [t for t, _ in stack]
         if tag in NUMERIC and inside[:1] == ['robot'] and len(inside) > 1 and inside[1] in ('link', 'joint'):
             for key in NUMBERS & set(attributes):
-                _numbers(attributes[key], f"{path} line {line}: <{tag} {key}=\"{attributes[key]}\"> of {inside[1]} '{stack[1][1].get('name')}'")
+                _numbers(
+                    attributes[key],
+                    f'{path} line {line}: <{tag} {key}="{attributes[key]}"> of {inside[1]} \'{stack[1][1].get("name")}\'',
+                )
         if outer[0] == 'sensor' and len(inside) == 2:
             sensor = found.setdefault(stack[1][1].get('name', ''), dict(stack[1][1]))
             if tag == 'parent':
@@ -129,19 +133,34 @@ def _scan(text: str, path: str) -> tuple[dict[tuple[str, str], int], list[Sensor
                 sensor['rpy'] = tuple(_numbers(attributes.get('rpy', '0 0 0'), f'{path} line {line}'))
         stack.append((tag, attributes))
 
+    def text_of(words: str) -> None:
+        if len(stack) == 4 and stack[1][0] == 'sensor' and stack[3][0] in ('frame', 'measure_direction') and words.strip():
+            found.setdefault(stack[1][1].get('name', ''), dict(stack[1][1]))[stack[3][0]] = words.strip()
+
+    parser.buffer_text = True
+    parser.CharacterDataHandler = text_of
     parser.StartElementHandler = start
     parser.EndElementHandler = lambda tag: stack.pop()
     try:
         parser.Parse(text, True)
     except expat.ExpatError as error:
         raise EstimationError(f'{path} line {error.lineno} is not valid XML: {expat.errors.messages[error.code]}.') from None
+    return lines, [s for s in found.values() if s.get('type') in SENSORS and s.get('on')]
+
+
+def _sensor(found: dict, joints: dict[str, Joint]) -> Sensor:
+    """A sensor of the URDF; that of a force/torque sensor measures on the parent unless it says parent_to_child (SDFormat's default)."""
     zero = (0.0, 0.0, 0.0)
-    sensors = [
-        Sensor(n, SENSORS[s['type']], s['on'], s.get('xyz', zero), s.get('rpy', zero))
-        for n, s in found.items()
-        if s.get('type') in SENSORS and s.get('on')
-    ]
-    return lines, sensors
+    xyz, rpy, joint = found.get('xyz', zero), found.get('rpy', zero), joints.get(found['on'])
+    if found['type'] != 'force_torque' or joint is None:  # `build` says what is wrong with an unknown joint
+        return Sensor(found['name'], SENSORS[found['type']], found['on'], xyz, rpy)
+    link, frame = joint.child, found.get('frame', 'child')
+    if frame == 'child':
+        xyz = rpy = zero
+    elif frame == 'parent':
+        link, xyz, rpy = joint.parent, zero, zero
+    acts_on = joint.child if found.get('measure_direction') == 'parent_to_child' else joint.parent
+    return Sensor(found['name'], 'force_torque', found['on'], xyz, rpy, link=link, acts_on=acts_on)
 
 
 def _numbers(text: str, where: str) -> list[float]:

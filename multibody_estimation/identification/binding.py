@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parameters as the solver sees them: scaled coordinates z, and what a z means for the model, the inputs and the sensors."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from multibody_estimation.identification.observations import Encoder, Gyroscope
 from multibody_estimation.identification.parameters import Parameter
 from multibody_estimation.identification.robot import Robot
 
-__all__ = ['Binding', 'bind']
+__all__ = ['Binding', 'bind', 'with_values']
 
 INPUT_NUMBERS = ('delay', 'gain', 'back_emf', 'offset')
 
@@ -147,6 +148,17 @@ def bind(robot: Robot, parameters: tuple[Parameter, ...]) -> Binding:
         else:
             free.append(parameter)
     return Binding(replace(robot, model=jax.tree.map(np.asarray, robot.model)), tuple(free))
+
+
+def with_values(robot: Robot, values: Mapping[str, float]) -> Robot:
+    """Return the robot with some of its parameters set, in the model, the inputs and the sensors, and as starts."""
+    known = {p.name: p for p in robot.parameters}
+    for name in values:
+        if name not in known:
+            raise EstimationError(f"'{name}' is no parameter of {robot.name}.{did_you_mean(name, known)}")
+    fixed = tuple(replace(known[n].with_start(v), fixed=True) for n, v in values.items())
+    moved = tuple(p.with_start(values[p.name]) if p.name in values else p for p in robot.parameters)
+    return replace(bind(robot, fixed).robot, parameters=moved)
 
 
 def _current(robot: Robot, name: str) -> float:

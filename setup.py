@@ -9,8 +9,11 @@ from setuptools.command.build_ext import build_ext
 
 NAME = 'multibody_estimation'
 NODES = ['driver', 'recorder', 'estimator', 'calibrator']
-ROS = ['ros-rclpy[fastrtps]', 'ros-sensor-msgs', 'ros-geometry-msgs', 'ros-std-msgs', 'ros-std-srvs', 'ros-diagnostic-msgs',
-       'ros-visualization-msgs', 'ros-lifecycle-msgs', 'ros-rosgraph-msgs']  # fmt: skip
+ROS = ['rclpy[fastrtps]', 'sensor-msgs', 'geometry-msgs', 'std-msgs', 'std-srvs', 'diagnostic-msgs', 'visualization-msgs',
+       'lifecycle-msgs', 'rosgraph-msgs', 'trajectory-msgs', 'rosidl-default-runtime']  # fmt: skip
+"""ROS 2 packages that the nodes import; the wheels of a distro are called ros-<distro>-<package>."""
+WHEELS = {distro: [f'ros-{distro}-{package}' for package in ROS] for distro in ('kilted', 'jazzy')}
+COMPILE = os.environ.get('MULTIBODY_ESTIMATION_KERNELS', '1') != '0'
 
 
 class BuildKernels(build_ext):
@@ -45,15 +48,19 @@ setup(
     python_requires='>=3.11,<3.14',
     packages=find_packages(include=[NAME, f'{NAME}.*']),
     package_data={NAME: ['**/*.yaml', '**/*.urdf', '**/*.html', '**/*.json', '**/*.h', '**/*.cc']},
-    ext_modules=[KERNELS],
+    ext_modules=[KERNELS] if COMPILE else [],
     cmdclass={'build_ext': BuildKernels},
     install_requires=['jax>=0.5', 'numpy>=1.26', 'scipy>=1.11', 'transforms3d>=0.4.2', 'typer>=0.12', 'rich>=13', 'pyyaml>=6',
                       'yourdfpy>=0.0.56', 'rosbags>=0.10', 'mcap>=1.2', 'matplotlib>=3.8'],
     extras_require={
-        'ros': ROS,
-        'test': ['pytest>=8', 'pytest-xdist', 'hypothesis', 'ruff', 'mypy', 'types-PyYAML', 'pin', 'idyntree', 'icub-models',
-                 'mujoco', 'example-robot-data'],
+        'ros': WHEELS['kilted'],
+        'ros-kilted': WHEELS['kilted'],
+        'ros-jazzy': WHEELS['jazzy'],
+        'hardware': ['pyserial>=3.5', 'python-can>=4.3'],
+        'test': ['pytest>=8', 'pytest-xdist', 'hypothesis', 'ruff', 'mypy', 'types-PyYAML', 'pin', 'idyntree', 'icub-models', 'mujoco',
+                 'example-robot-data', 'pyserial>=3.5', 'python-can>=4.3', 'colcon-core', 'colcon-cmake', 'colcon-ros', 'crocoddyl'],
         'bench': ['casadi', 'numba', 'pin', 'idyntree', 'icub-models', 'mujoco[sysid]', 'crocoddyl'],
+        'docs': ['mkdocs-material>=9'],
     },
     entry_points={'console_scripts': ['multibody-estimation = multibody_estimation.cli:main']},
     data_files=[

@@ -40,11 +40,11 @@ def gyroscopic_torque(model: Multibody, velocity: Array) -> Array:
 
 
 def gravity(model: Multibody) -> Array:
-    """Gravity after tilting the base: rotation about x, then about y; m/s^2; shape (3,)."""
+    """Gravity with its tilt, Rx(tilt_x) Ry(tilt_y) g, as in `tree`; m/s^2; shape (3,)."""
     a, b = model.tilt[0], model.tilt[1]
     x, y, z = model.gravity
-    y, z = jnp.cos(a) * y - jnp.sin(a) * z, jnp.sin(a) * y + jnp.cos(a) * z
     x, z = jnp.cos(b) * x + jnp.sin(b) * z, -jnp.sin(b) * x + jnp.cos(b) * z
+    y, z = jnp.cos(a) * y - jnp.sin(a) * z, jnp.sin(a) * y + jnp.cos(a) * z
     return jnp.stack([x, y, z])
 
 

@@ -4,11 +4,24 @@
 Equations (2.29)-(2.31), (3.6), (3.7) of Marklund, Servin, Larson, "Joint state and parameter estimation for multibody dynamics"
 (doi 10.1007/s11044-025-10107-8), with the known force and the signs put right. For a trial velocity V after the step
 
-    P(V) = M (V - v) - G^T lambda - D^T lambda_t - h (f + f_g)
+    P(V) = M (V - v) - G^T lambda - D^T lambda_t - C^T lambda_c - h (f + f_g)
     0    = Sigma lambda + G V + (4/h) Ups g - Ups G v
 
-No linear system is solved: with V given, Sigma is diagonal and dry friction is one clip per axis. All arrays may have trailing
-axes T (time last): pose (nb, 7, *T), velocities (nb, 6, *T), inputs (nu, *T), multipliers (m, *T).
+No linear system is solved: with V given, Sigma is diagonal, dry friction is one clip per axis and a contact one maximum.
+
+Interface for estimators. All arrays may have any trailing axes T (time last, each operation runs over contiguous time); parameters
+are leaves of the model (``dataclasses.replace``), shared over time.
+
+- `impulse_residual` ``(model, state, V, inputs, h)``: P(V) of one step; the multipliers are eliminated, or given as unknowns.
+- `impulse_residuals`: the paper's pair dp_u, dp_q (its two-residual form), eliminated.
+- `window_residual` ``(model, (q0, q1, q2), forces, inputs, h)``: unknown poses and joint forces, velocities are difference
+  quotients. Impulse rows about q1 and constraint rows in metres and radians; no 1/compliance anywhere, compliance 0 allowed.
+  Unknowns per node: 6 nb (tangent, moved with ``advance(pose, tangent, 1.0)``) and m = len(model.rows) joint forces of the middle node.
+- `difference`, `advance`: boxminus and boxplus with trailing axes.
+
+Shapes: pose (nb, 7, *T), velocity (nb, 6, *T), inputs (nu, *T) with nu = len(model.actuated), multipliers and forces (m, *T).
+Evaluation 'symmetric' (second order, for identification; give the mean of the inputs held before and after the node) or 'spook'
+(the stepper's own points; P is zero on its rollouts; give the input held after the node).
 """
 
 from typing import NamedTuple
@@ -17,11 +30,13 @@ from multibody_estimation._jax import jax, jnp
 from multibody_estimation.errors import EstimationError
 from multibody_estimation.geometry import components as c
 from multibody_estimation.maximal.constraints import axis_rows, constraint_rows, lift
+from multibody_estimation.maximal.contacts import contact_rows, limit_rows
 from multibody_estimation.maximal.forces import explicit_force, gyroscopic_torque, times_mass
+from multibody_estimation.maximal.laws import contact_creep, friction_limit, mean_clip, regularisation, unilateral_offset
 from multibody_estimation.maximal.model import Multibody, State
 from multibody_estimation.maximal.rows import impulse, pick, speed
 
-__all__ = ['Residual', 'advance', 'difference', 'friction_limit', 'impulse_residual', 'impulse_residuals', 'regularisation']
+__all__ = ['Residual', 'advance', 'difference', 'impulse_residual', 'impulse_residuals', 'window_residual']
 
 Array = jax.Array
 
@@ -32,7 +47,7 @@ class Residual(NamedTuple):
     impulse: Array
     """P(V), N s (linear, world) and N m s (angular, body); shape (nb, 6, *T)."""
     constraint: Array
-    """Sigma lambda + G V + a, m/s or rad/s; shape (m, *T); zero where the multipliers were eliminated."""
+    """Sigma lambda + G V + a, m/s or rad/s (of `window_residual`: in m or rad); shape (m, *T); zero where eliminated."""
     multipliers: Array
     """Constraint impulses, N s or N m s; shape (m, *T)."""
 
@@ -52,40 +67,23 @@ def difference(end: Array, start: Array) -> Array:
     return jnp.concatenate([end[:, :3] - start[:, :3], jnp.stack(turn, axis=1)], axis=1)
 
 
-def regularisation(compliance: Array, damping: Array, step: Array | float) -> tuple[Array, Array]:
-    """Sigma = (4/h^2) eps Ups and Ups = 1/(1 + 4 tau/h) of each row (2.9)."""
-    ups = 1 / (1 + 4 * damping / step)
-    return 4 / step**2 * compliance * ups, ups
-
-
-def friction_limit(model: Multibody, multipliers: Array, step: Array | float) -> Array:
-    """Largest dry friction impulse of each axis, h tau_c + mu r |lambda_n| (2.23); multipliers (m, *T) -> (na, *T).
-
-    Joint multipliers have no sign, so the load is the norm of the joint's displacement rows, smoothed at zero by 1e-9 N s.
-    """
-    t = multipliers.ndim - 1
-    limit = step * lift(model.coulomb, t) + jnp.zeros((len(model.axes), *multipliers.shape[1:]))
-    if not model.loaded:
-        return limit
-    parts = [limit[i] for i in range(len(model.axes))]
-    for i in model.loaded:
-        joint = model.axes[i][0]
-        mine = [k for k, (j, row) in enumerate(model.rows) if j == joint and row not in (3, 4, 5)]
-        load = jnp.sqrt(sum(multipliers[k] ** 2 for k in mine) + 1e-18)
-        parts[i] = parts[i] + model.load_radius[i] * load
-    return jnp.stack(parts)
-
-
-def _mean_clip(before: Array, after: Array, creep: Array) -> Array:
-    """Mean of clip(u/creep, -1, 1) while u runs linearly from before to after."""
-    change = after - before
-    small = jnp.abs(change) < 1e-6 * creep
-
-    def integral(u: Array) -> Array:
-        return jnp.where(jnp.abs(u) < creep, u * u / (2 * creep), jnp.abs(u) - creep / 2)
-
-    quotient = (integral(after) - integral(before)) / jnp.where(small, 1.0, change)
-    return jnp.where(small, jnp.clip((before + after) / (2 * creep), -1, 1), quotient)
+def _contacts(model: Multibody, pose: Array, v: Array, V: Array, step: Array | float) -> Array:
+    """Impulse of contacts and limits on every body; (nb, 6, *T)."""
+    n, t = len(model.bodies), pose.ndim - 2
+    total = jnp.zeros_like(v)
+    if model.contacts:
+        gap, normal, tangent = contact_rows(model, pose)
+        sigma, ups = (lift(x, t) for x in regularisation(model.contact_compliance, model.contact_damping, step))
+        load = jnp.maximum(-(speed(normal, V) + unilateral_offset(gap, speed(normal, v), ups, step)) / sigma, 0.0)
+        limit = jnp.concatenate([lift(model.contact_friction, t) * load] * 2)
+        creep = lift(jnp.tile(contact_creep(model, step), 2), t)
+        total = impulse(normal, load, n) + impulse(tangent, jnp.clip(-speed(tangent, V) / creep, -limit, limit), n)
+    if model.limited:
+        gap, rows = limit_rows(model, pose)
+        sigma, ups = regularisation(model.limit_compliance[0], model.limit_compliance[1], step)
+        push = jnp.maximum(-(speed(rows, V) + unilateral_offset(gap, speed(rows, v), ups, step)) / sigma, 0.0)
+        total = total + impulse(rows, push, n)
+    return total
 
 
 def impulse_residual(
@@ -102,9 +100,10 @@ def impulse_residual(
     """P(V) for the state before the step and a trial velocity after it.
 
     ``multipliers`` None: eliminated, lambda = -(G V + a)/Sigma, which needs compliance > 0 and loses digits as it goes to 0.
-    Given as unknowns, no 1/compliance appears anywhere and rigid joints (compliance 0) are allowed.
+    Given as unknowns (impulses), no 1/compliance of a joint appears anywhere and rigid joints (compliance 0) are allowed.
     ``evaluation``: ``'symmetric'`` takes gyroscopic torque and friction as means of both velocities (second order; pass the mean
     of the inputs of both intervals); ``'spook'`` takes the stepper's own points, for which P is zero on its rollouts.
+    ``wrench`` (nb, 6, *T): external force in world, torque about the centre of mass in body components.
     """
     if evaluation not in ('symmetric', 'spook'):
         raise EstimationError(f"evaluation is '{evaluation}'; it must be 'symmetric' or 'spook'.")
@@ -121,23 +120,24 @@ def impulse_residual(
         constraint = sigma * lam + row
 
     axes = axis_rows(model, state.pose)
-    force = explicit_force(model, state.pose, axes, inputs, wrench)
     gyro = gyroscopic_torque(model, v)
     if evaluation == 'symmetric':
         gyro = (gyro + gyroscopic_torque(model, V)) / 2
-    known = step * force + step * jnp.concatenate([jnp.zeros_like(gyro), gyro], axis=1)
-    P = times_mass(model, V - v) - impulse(G, lam, n) - known
+    known = explicit_force(model, state.pose, axes, inputs, wrench)
+    P = times_mass(model, V - v) - step * known - impulse(G, lam, n)
+    P = P - step * jnp.concatenate([jnp.zeros_like(gyro), gyro], axis=1)
     if model.axes:
         before, after = speed(axes, v), speed(axes, V)
         drag = lift(model.viscous + model.back_emf, t)
         friction = -step * drag * ((before + after) / 2 if evaluation == 'symmetric' else after)
         if model.dry:
-            limit = pick(friction_limit(model, lam, step), model.dry)
-            creep = lift(pick(model.creep, model.dry), t)
+            limit, creep = friction_limit(model, lam, step), lift(pick(model.creep, model.dry), t)
             u0, u1 = pick(before, model.dry), pick(after, model.dry)
-            share = _mean_clip(u0, u1, creep) if evaluation == 'symmetric' else jnp.clip(u1 / creep, -1, 1)
+            share = mean_clip(u0, u1, creep) if evaluation == 'symmetric' else jnp.clip(u1 / creep, -1, 1)
             P = P + impulse(axes.take(model.dry), limit * share, n)
         P = P - impulse(axes, friction, n)
+    if model.contacts or model.limited:
+        P = P - _contacts(model, state.pose, v, V, step)
     return Residual(P, constraint, lam)
 
 
@@ -152,3 +152,25 @@ def impulse_residuals(
     u = impulse_residual(model, state, after.velocity, inputs, step, evaluation=evaluation)
     q = impulse_residual(model, state, mean, inputs, step, evaluation=evaluation)
     return u.impulse, q.impulse
+
+
+def window_residual(
+    model: Multibody,
+    poses: tuple[Array, Array, Array],
+    forces: Array,
+    inputs: Array,
+    step: Array | float,
+    *,
+    evaluation: str = 'symmetric',
+    wrench: Array | None = None,
+) -> Residual:
+    """Residual about the middle of three neighbouring poses, joint forces [N, N m] of the middle being unknowns; (m, *T).
+
+    Velocities are difference quotients, so the residual is second order with 'symmetric'. The constraint rows are divided by
+    (4/h) Ups: ``eps force + g + (h/4)(G V - G v) + tau G V``, in m and rad.
+    """
+    q0, q1, q2 = poses
+    v, V = difference(q1, q0) / step, difference(q2, q1) / step
+    r = impulse_residual(model, State(q1, v), V, inputs, step, multipliers=step * forces, evaluation=evaluation, wrench=wrench)
+    _, ups = regularisation(model.compliance, model.damping, step)
+    return Residual(r.impulse, r.constraint * lift(step / (4 * ups), q1.ndim - 2), r.multipliers)

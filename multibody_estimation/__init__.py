@@ -17,6 +17,9 @@ _FRONT_DOOR = {
     'EstimationError': 'errors',
     'Signal': 'window',
     'Window': 'window',
+    'read_bag': 'recording.bag',
+    'read_csv': 'recording.csv',
+    'write_bag': 'recording.write',
 }
 """Public name to the module that defines it."""
 

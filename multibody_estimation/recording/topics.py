@@ -165,6 +165,8 @@ def _split(topic: str, message_type: str) -> tuple[tuple[str, ...], str]:
     parts = tuple(topic.strip('/').split('/'))
     if message_type == 'sensor_msgs/msg/JointState' and parts[-1] == 'joint_states':
         return parts[:-1], 'encoders'
+    if message_type == 'multibody_estimation/msg/ActuatorCommand' and parts[-1] == 'applied_command':
+        return parts[:-1], 'command'  # what the motor really got, as the driver tells it
     if message_type == 'sensor_msgs/msg/Imu' and parts[-1] == 'data_raw' and len(parts) > 1:
         return parts[:-2], parts[-2]
     if 'ft' in parts[:-1]:
@@ -176,7 +178,7 @@ def _split(topic: str, message_type: str) -> tuple[tuple[str, ...], str]:
 def name_signals(topics: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the signal name for each topic (topic to message type) that carries signals.
 
-    ``/joint_states`` becomes ``encoders``, ``/imu/data_raw`` becomes ``imu`` (with ``imu/accelerometer`` and so on), others keep
+    ``/joint_states`` becomes ``encoders``, ``/applied_command`` becomes ``command``, ``/imu/data_raw`` becomes ``imu`` (with ``imu/accelerometer`` and so on), others keep
     their name. A namespace that all topics share is dropped. overrides: signal name to topic, e.g. ``{'encoders': '/arm/state'}``.
     """
     split = {topic: _split(topic, kind) for topic, kind in topics.items() if kind in TABLE}

@@ -51,7 +51,9 @@ def table(results: list[dict]) -> str:
     rows = ['| benchmark | ours | peers | ratio | holds |', '|---|---|---|---|---|']
     words = {True: 'yes', False: 'NO', None: 'not run'}
     for r in results:
-        rows.append(f'| {r["name"]} | {show(r["ours"])} | {show(r["peers"])} | {show(r["ratio"])} | {words.get(r["holds"], r["holds"])} |')
+        rows.append(
+            f'| {r["name"]} | {show(r["ours"])} | {show(r["peers"])} | {show(r["ratio"])} | {words.get(r["holds"], r["holds"])} |'
+        )
     return '\n'.join(rows)
 
 

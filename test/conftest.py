@@ -27,7 +27,11 @@ def ros_environment(worker_id: str) -> dict[str, str]:
     domain = 1 + (os.getppid() * 13 + worker * 47 + next(COUNTER)) % 100
     from multibody_estimation.nodes.start import prepare_environment
 
-    environment = dict(os.environ) | {'ROS_DOMAIN_ID': str(domain), 'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST', 'PYTHONUNBUFFERED': '1'}
+    environment = dict(os.environ) | {
+        'ROS_DOMAIN_ID': str(domain),
+        'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST',
+        'PYTHONUNBUFFERED': '1',
+    }
     environment['PYTHONPATH'] = os.pathsep.join(filter(None, [str(ROOT), environment.get('PYTHONPATH')]))
     prepare_environment(environment)
     return environment
@@ -40,7 +44,13 @@ def start_process(ros_environment: dict[str, str], tmp_path: Path) -> Iterator[C
 
     def start(*arguments: str, name: str = 'process', **environment: str) -> subprocess.Popen:
         with (tmp_path / f'{name}.out').open('wb') as out:
-            process = subprocess.Popen([sys.executable, *arguments], stdout=out, stderr=subprocess.STDOUT, cwd=tmp_path, env=ros_environment | environment)
+            process = subprocess.Popen(
+                [sys.executable, *arguments],
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                cwd=tmp_path,
+                env=ros_environment | environment,
+            )
         started.append(process)
         return process
 

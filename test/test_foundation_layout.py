@@ -43,7 +43,9 @@ LAZY = {
 def imports(path: Path) -> list[tuple[str, bool]]:
     """Modules that a file imports, and whether it does so inside a function."""
     tree = ast.parse(path.read_text())
-    inside = {id(n) for f in ast.walk(tree) if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) for n in ast.walk(f)}
+    inside = {
+        id(n) for f in ast.walk(tree) if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) for n in ast.walk(f)
+    }
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -76,7 +78,9 @@ def test_only_nodes_know_ros():
         for module, _ in imports(path):
             parts = module.split('.')
             assert parts[0] not in ros and not parts[0].endswith('_msgs'), f'{path.relative_to(ROOT)} imports {module}'
-            assert parts[:2] not in (['multibody_estimation', 'msg'], ['multibody_estimation', 'srv']), f'{path.relative_to(ROOT)} imports {module}'
+            assert parts[:2] not in (['multibody_estimation', 'msg'], ['multibody_estimation', 'srv']), (
+                f'{path.relative_to(ROOT)} imports {module}'
+            )
 
 
 def test_importing_the_core_imports_no_ros():
@@ -108,7 +112,12 @@ def test_the_package_files_agree():
     cmake = (ROOT / 'CMakeLists.txt').read_text()
     import multibody_estimation
 
-    versions = {setup['version'], package.findtext('version'), re.search(r'project\(\w+ VERSION ([\d.]+)', cmake)[1], multibody_estimation.__version__}
+    versions = {
+        setup['version'],
+        package.findtext('version'),
+        re.search(r'project\(\w+ VERSION ([\d.]+)', cmake)[1],
+        multibody_estimation.__version__,
+    }
     assert len(versions) == 1, versions
     assert (ROOT / 'CHANGELOG.rst').read_text().count(setup['version']) >= 1
     assert setup['name'] == package.findtext('name') == re.search(r'project\((\w+)', cmake)[1] == 'multibody_estimation'

@@ -59,7 +59,9 @@ def test_our_messages_and_services_pass_between_processes(ros_context, start_pro
 
 def test_nodes_without_messages_end_with_a_sentence(tmp_path):
     """The core is importable, rclpy is there, the generated messages are not: as after `pip install '.[ros]'` alone."""
-    shutil.copytree(ROOT / 'multibody_estimation', tmp_path / 'multibody_estimation', ignore=shutil.ignore_patterns('__pycache__'))
+    shutil.copytree(
+        ROOT / 'multibody_estimation', tmp_path / 'multibody_estimation', ignore=shutil.ignore_patterns('__pycache__')
+    )
     init = tmp_path / 'multibody_estimation' / '__init__.py'
     init.write_text(init.read_text().replace('__path__ = extend_path(__path__, __name__)', ''))
     code = "from multibody_estimation.nodes.start import start; start('estimator')"
@@ -85,11 +87,25 @@ def test_colcon_builds_the_same_package(ros_environment, tmp_path):
         environment |= {'CMAKE_PREFIX_PATH': sys.prefix, 'AMENT_PREFIX_PATH': sys.prefix}
         environment['LD_LIBRARY_PATH'] = os.path.join(sys.prefix, 'lib')
         environment['PATH'] = os.path.join(sys.prefix, 'bin') + os.pathsep + environment['PATH']
-    command = [sys.executable, '-m', 'colcon', 'build', '--base-paths', 'src', '--cmake-args', f'-DPython3_EXECUTABLE={sys.executable}', '-DBUILD_TESTING=OFF']
+    command = [
+        sys.executable,
+        '-m',
+        'colcon',
+        'build',
+        '--base-paths',
+        'src',
+        '--cmake-args',
+        f'-DPython3_EXECUTABLE={sys.executable}',
+        '-DBUILD_TESTING=OFF',
+    ]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     prefix = tmp_path / 'install' / 'multibody_estimation'
-    for file in ('share/multibody_estimation/package.xml', 'lib/multibody_estimation/estimator', 'share/multibody_estimation/msg/RawStrain.msg'):
+    for file in (
+        'share/multibody_estimation/package.xml',
+        'lib/multibody_estimation/estimator',
+        'share/multibody_estimation/msg/RawStrain.msg',
+    ):
         assert (prefix / file).exists(), file
     check = (
         'import multibody_estimation, multibody_estimation.msg as m; from multibody_estimation.action import Identify; '

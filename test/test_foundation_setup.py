@@ -69,13 +69,22 @@ def test_unsupported_python_is_named(tmp_path, name):
     if not old or subprocess.run([old, '-c', ''], capture_output=True).returncode:
         pytest.skip(f'{name} is not installed')
     env = {**os.environ, 'VENV': str(tmp_path / 'venv')}
-    done = subprocess.run(['make', 'build', f'PYTHON={old}', f'VENV={tmp_path / "venv"}'], cwd=ROOT, env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        ['make', 'build', f'PYTHON={old}', f'VENV={tmp_path / "venv"}'],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     said = sentence(done)
     assert 'is not supported' in said and '3.11 to 3.13' in said
 
 
 def test_doctor_answers():
-    done = subprocess.run([sys.executable, '-m', 'multibody_estimation.cli', 'doctor'], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, '-m', 'multibody_estimation.cli', 'doctor'], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     for what in ('Python', 'JAX', 'compiled kernels', 'ROS 2', 'compilation cache'):
         assert what in done.stdout
@@ -86,7 +95,13 @@ def test_help_explains_every_verb_with_an_example():
 
     assert VERBS
     for verb in VERBS:
-        done = subprocess.run([sys.executable, '-m', 'multibody_estimation.cli', verb, '--help'], cwd=ROOT, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [sys.executable, '-m', 'multibody_estimation.cli', verb, '--help'],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         assert done.returncode == 0, done.stderr
         assert f'multibody-estimation {verb}' in done.stdout, f'{verb} --help shows no example'
 
@@ -99,7 +114,9 @@ def test_kernel_equals_its_twin_and_can_be_switched_off():
     )
     for switch, expected in [('1', 'True 0.0'), ('0', 'False 0.0')]:
         env = {**os.environ, 'MULTIBODY_ESTIMATION_KERNELS': switch}
-        done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=True)
+        done = subprocess.run(
+            [sys.executable, '-c', code], cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=True
+        )
         assert done.stdout.strip() == expected
         if switch == '0':
             assert 'twins serve' in done.stderr

@@ -37,17 +37,28 @@ def check_machine() -> str | None:
     here = sys.version_info[:2]
     if not low <= here <= high:
         raise Stop(f'Python {here[0]}.{here[1]} is not supported: use 3.11 to 3.13, for example `make PYTHON=python3.11`.')
-    for tool, package in [('cmake', 'cmake'), (os.environ.get('CC', 'cc'), 'gcc'), (os.environ.get('CXX', 'c++'), 'g++'), ('make', 'make')]:
+    for tool, package in [
+        ('cmake', 'cmake'),
+        (os.environ.get('CC', 'cc'), 'gcc'),
+        (os.environ.get('CXX', 'c++'), 'g++'),
+        ('make', 'make'),
+    ]:
         if not shutil.which(tool):
-            raise Stop(f"'{tool}' is not installed: the messages and kernels are compiled with it. On Debian or Ubuntu: apt-get install {package}")
+            raise Stop(
+                f"'{tool}' is not installed: the messages and kernels are compiled with it. On Debian or Ubuntu: apt-get install {package}"
+            )
     distro = os.environ.get('ROS_DISTRO')
     if distro and distro not in DISTROS:
-        raise Stop(f"The sourced ROS 2 is '{distro}', supported are {' and '.join(DISTROS)}. Source one of these, or unset ROS_DISTRO to use the wheels.")
+        raise Stop(
+            f"The sourced ROS 2 is '{distro}', supported are {' and '.join(DISTROS)}. Source one of these, or unset ROS_DISTRO to use the wheels."
+        )
     wheels = os.environ.get('ROS_WHEELS', DISTROS[0])
     if not distro and wheels not in DISTROS:
         raise Stop(f"ROS_WHEELS is '{wheels}'; it can be {' or '.join(DISTROS)}.")
     if distro and subprocess.run([sys.executable, '-c', 'import rclpy'], capture_output=True).returncode:
-        raise Stop(f"ROS_DISTRO is '{distro}', but {sys.executable} cannot import rclpy. Source /opt/ros/{distro}/setup.bash and use its Python, or unset ROS_DISTRO.")
+        raise Stop(
+            f"ROS_DISTRO is '{distro}', but {sys.executable} cannot import rclpy. Source /opt/ros/{distro}/setup.bash and use its Python, or unset ROS_DISTRO."
+        )
     return distro
 
 
@@ -109,7 +120,9 @@ def remember(name: str, value: str) -> None:
 
 def clean_environment() -> dict[str, str]:
     """The environment of the commands below: that of the virtual environment, not of a Python that called this one."""
-    env = {k: v for k, v in os.environ.items() if k not in ('_ROS_WHEELS_BOOTSTRAP_COMPLETE', 'PYTHONHOME', 'MAKEFLAGS', 'MFLAGS')}
+    env = {
+        k: v for k, v in os.environ.items() if k not in ('_ROS_WHEELS_BOOTSTRAP_COMPLETE', 'PYTHONHOME', 'MAKEFLAGS', 'MFLAGS')
+    }
     env['VIRTUAL_ENV'] = str(VENV)
     env['PATH'] = f'{VENV / "bin"}{os.pathsep}{env["PATH"]}'
     return env
@@ -118,7 +131,9 @@ def clean_environment() -> dict[str, str]:
 def patch_exports(folder: Path) -> None:
     """Replace the Python headers of the machine the wheels were built on by those of this one."""
     ask = 'import sysconfig, numpy; print(sysconfig.get_path("include")); print(numpy.get_include())'
-    python, numpy = subprocess.run([folder / 'bin' / 'python', '-c', ask], capture_output=True, text=True, check=True).stdout.split()
+    python, numpy = subprocess.run(
+        [folder / 'bin' / 'python', '-c', ask], capture_output=True, text=True, check=True
+    ).stdout.split()
     for path in folder.glob('share/*/cmake/*.cmake'):
         text = path.read_text()
         if '/opt/python' in text:
@@ -134,7 +149,9 @@ def make_venv(step: Step, distro: str | None) -> None:
     try:
         venv.EnvBuilder(with_pip=True, symlinks=True, clear=True, system_site_packages=distro is not None).create(VENV)
     except (OSError, subprocess.CalledProcessError, SystemExit) as error:
-        raise Stop(f'The virtual environment could not be made ({error}). On Debian or Ubuntu: apt-get install python3-venv') from error
+        raise Stop(
+            f'The virtual environment could not be made ({error}). On Debian or Ubuntu: apt-get install python3-venv'
+        ) from error
     remember('venv', ingredients)
     return step.done()
 

@@ -15,6 +15,7 @@ from multibody_estimation.errors import EstimationError
 __all__ = ['VERBS', 'main']
 
 VERBS = {
+    'calibrate-ft': 'calibrate_ft',
     'doctor': 'doctor',
 }
 """Verb to the module of this folder that defines it."""

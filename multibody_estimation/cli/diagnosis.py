@@ -68,7 +68,9 @@ def _jax() -> Iterator[Finding]:
 def _ros() -> Iterator[Finding]:
     remedy = "`make build`, or pip install '.[ros]', or source a ROS 2 Jazzy or Kilted"
     if importlib.util.find_spec('rclpy') is None:
-        yield Finding('ROS 2', 'rclpy is not there: the library and the command line work, the nodes do not', False, remedy, optional=True)
+        yield Finding(
+            'ROS 2', 'rclpy is not there: the library and the command line work, the nodes do not', False, remedy, optional=True
+        )
         return
     wheels = importlib.util.find_spec('ros_wheels_bootstrapper') is not None
     distro = os.environ.get('ROS_DISTRO', '')
@@ -85,10 +87,19 @@ def _ros() -> Iterator[Finding]:
         yield Finding('messages', 'built')
     except ImportError as error:
         yield Finding('messages', f'not built: {error}', False, '`make build`, or colcon build and source install/setup.bash')
-    for package, use in [('tf2_msgs', 'transforms are not published'), ('launch_ros', 'use `multibody-estimation up` in place of ros2 launch')]:
+    for package, use in [
+        ('tf2_msgs', 'transforms are not published'),
+        ('launch_ros', 'use `multibody-estimation up` in place of ros2 launch'),
+    ]:
         there = importlib.util.find_spec(package) is not None
         found = 'there' if there else f'not there (no wheel exists): {use}'
-        yield Finding(package, found, there, f'install ros-{distro or "kilted"}-{package.replace("_", "-")} of a ROS 2 distribution', optional=True)
+        yield Finding(
+            package,
+            found,
+            there,
+            f'install ros-{distro or "kilted"}-{package.replace("_", "-")} of a ROS 2 distribution',
+            optional=True,
+        )
     yield Finding('middleware', os.environ.get('RMW_IMPLEMENTATION', 'default (rmw_fastrtps_cpp)'))
     reach = os.environ.get('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST (default of this package)')
     yield Finding('discovery', f'{reach}, domain {os.environ.get("ROS_DOMAIN_ID", "0")}')

@@ -25,11 +25,15 @@ def start(node: str, args: list[str] | None = None) -> None:
     try:
         import rclpy  # noqa: F401
     except ImportError as error:
-        sys.exit(f"The {node} needs ROS 2, but rclpy cannot be imported ({error}). Run `make build`, or pip install '.[ros]', or source a ROS 2.")
+        sys.exit(
+            f"The {node} needs ROS 2, but rclpy cannot be imported ({error}). Run `make build`, or pip install '.[ros]', or source a ROS 2."
+        )
     try:
         import multibody_estimation.msg  # noqa: F401
     except ImportError as error:
-        sys.exit(f'The {node} needs the messages of this package, but they are not built ({error}). Run `make build`, or colcon build and source install/setup.bash.')
+        sys.exit(
+            f'The {node} needs the messages of this package, but they are not built ({error}). Run `make build`, or colcon build and source install/setup.bash.'
+        )
     from multibody_estimation.errors import EstimationError
 
     try:

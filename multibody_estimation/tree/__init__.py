@@ -30,12 +30,16 @@ from multibody_estimation.tree.momentum import (
     centroidal_momentum_rate,
     total_mass,
 )
+from multibody_estimation.tree.positions import advance, difference, neutral_position, normalised
+from multibody_estimation.tree.regressor import inertial_parameters, joint_torque_regressor, with_inertial_parameters
 from multibody_estimation.tree.urdf import load_urdf
 
 __all__ = [
-    'Joint', 'Link', 'Model', 'Sensor', 'accelerations', 'bias_forces', 'build', 'center_of_mass',
-    'center_of_mass_acceleration', 'center_of_mass_jacobian', 'center_of_mass_velocity', 'centroidal_momentum', 'centroidal_momentum_matrix',
-    'centroidal_momentum_rate', 'external_forces', 'forward_dynamics', 'forward_kinematics', 'friction_torques', 'get_leaf', 'gravity_torques', 'inverse_dynamics', 'jacobian',
-    'jacobian_rate_times_velocity', 'joint_torques', 'leaf_names', 'link_pose', 'load_urdf', 'mass_matrix', 'motor_torques',
-    'sensor_pose', 'set_leaf', 'small', 'spring_torques', 'total_mass', 'velocities',
+    'Joint', 'Link', 'Model', 'Sensor', 'accelerations', 'advance', 'bias_forces', 'build', 'center_of_mass',
+    'center_of_mass_acceleration', 'center_of_mass_jacobian', 'center_of_mass_velocity', 'centroidal_momentum',
+    'centroidal_momentum_matrix', 'centroidal_momentum_rate', 'difference', 'external_forces', 'forward_dynamics',
+    'forward_kinematics', 'friction_torques', 'get_leaf', 'gravity_torques', 'inertial_parameters', 'inverse_dynamics',
+    'jacobian', 'jacobian_rate_times_velocity', 'joint_torque_regressor', 'joint_torques', 'leaf_names', 'link_pose',
+    'load_urdf', 'mass_matrix', 'motor_torques', 'neutral_position', 'normalised', 'sensor_pose', 'set_leaf', 'small',
+    'spring_torques', 'total_mass', 'velocities', 'with_inertial_parameters',
 ]  # fmt: skip

@@ -54,9 +54,10 @@ def load_urdf(
     ).robot  # fmt: skip
     parts = []
     for j in robot.joints:
-        if j.mimic is not None:
+        if j.mimic is not None and (joints is None or j.name in joints):
             raise EstimationError(
-                f"{say('joint', j.name)} mimics joint '{j.mimic.joint}', which joint coordinates cannot follow. Make it fixed, or remove <mimic>."
+                f"{say('joint', j.name)} mimics joint '{j.mimic.joint}', which joint coordinates cannot follow. Make it fixed, "
+                'remove <mimic>, or name the moving joints without it: it is then locked at zero.'
             )
         xyz, rpy = _pose(j.origin)
         extra: dict[str, float] = {}

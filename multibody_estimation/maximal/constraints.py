@@ -9,8 +9,6 @@ Elementary rows of a joint with first frame (x, y, z) at p_a and second frame (x
 from functools import partial
 from typing import NamedTuple
 
-import numpy as np
-
 from multibody_estimation._jax import jax, jnp
 from multibody_estimation.geometry import components as c
 from multibody_estimation.maximal.model import Multibody
@@ -89,10 +87,21 @@ def _row(f: Frames, code: int, length: Array) -> tuple:
     return sign * c.dot(f.first[alpha], f.second[beta]), zero, c.scale(-1.0, w), w
 
 
+def _nothing(pose: Array) -> Array:
+    return jnp.zeros((0, *pose.shape[2:]))
+
+
+def no_rows(pose: Array) -> Rows:
+    """Return zero rows, for mechanisms that have none of a sort."""
+    return Rows((), (), *((_nothing(pose),) * 3 for _ in range(3)))
+
+
 def constraint_rows(model: Multibody, pose: Array) -> tuple[Array, Rows]:
     """Constraint values g, shape (m, *T), [m] or [rad], and the rows of their Jacobian G; pose (nb, 7, *T)."""
-    f = joint_frames(model, pose)
     rows = model.rows
+    if not rows:
+        return _nothing(pose), no_rows(pose)
+    f = joint_frames(model, pose)
     codes = sorted({code for _, code in rows})
     length = lift(model.length, pose.ndim - 2)
     table = {code: _row(f, code, length) for code in codes}
@@ -124,6 +133,8 @@ def constraint_jacobian(model: Multibody, pose: Array) -> Array:
 
 def axis_rows(model: Multibody, pose: Array) -> Rows:
     """Rows whose speed is the rate of each free axis (second relative to first body), [m/s] or [rad/s]; (na, *T)."""
+    if not model.axes:
+        return no_rows(pose)
     f = joint_frames(model, pose)
     joint = [j for j, _ in model.axes]
     zero = jnp.zeros_like(f.d[0])
@@ -150,8 +161,6 @@ def axis_rows(model: Multibody, pose: Array) -> Rows:
                 Wb.append(c.cross(lever2, u))
 
     def stack(vectors: list) -> tuple:
-        if not vectors:
-            return (zero[:0],) * 3
         return tuple(jnp.stack([v[i] for v in vectors]) for i in range(3))
 
     Ra = tuple(tuple(pick(x, joint) for x in row) for row in f.turn_first)
@@ -175,6 +184,8 @@ def axis_coordinates(model: Multibody, pose: Array) -> Array:
     The angle is exact for hinges and cylindrical and planar joints; for ball and universal joints it is the component of the
     rotation vector, or the angle about that axis.
     """
+    if not model.axes:
+        return _nothing(pose)
     f = joint_frames(model, pose)
     out = []
     for j, code in model.axes:
@@ -190,4 +201,4 @@ def axis_coordinates(model: Multibody, pose: Array) -> Array:
             out.append(jnp.arctan2(c.dot(y2, z), c.dot(y2, y)))
         else:
             out.append(jnp.arctan2(c.dot(x2, c.cross(x, y2)) * -1.0, c.dot(x2, x)))
-    return jnp.stack(out) if out else jnp.zeros((0, *np.shape(pose)[2:]))
+    return jnp.stack(out)

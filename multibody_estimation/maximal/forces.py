@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mass, gravity, gyroscopic and axis forces in maximal coordinates, with any trailing axes."""
 
+from typing import NamedTuple
+
 from multibody_estimation._jax import jax, jnp
 from multibody_estimation.geometry import components as c
-from multibody_estimation.maximal.constraints import axis_coordinates, lift
+from multibody_estimation.maximal.constraints import axis_coordinates, constraint_values, lift
 from multibody_estimation.maximal.model import Multibody, State
 from multibody_estimation.maximal.rows import Rows, impulse
 
-__all__ = ['energy', 'explicit_force', 'gravity', 'gyroscopic_torque', 'mass_matrix', 'momentum', 'motor_effort', 'times_mass']
+__all__ = ['Energies', 'energy', 'explicit_force', 'gravity', 'gyroscopic_torque', 'inverse_mass', 'mass_matrix', 'momentum', 'motor_effort', 'per_mass',
+           'times_mass']  # fmt: skip
 
 Array = jax.Array
 
@@ -33,6 +36,23 @@ def mass_matrix(model: Multibody) -> Array:
     return columns.T
 
 
+def inverse_mass(model: Multibody) -> tuple[Array, Array]:
+    """1/m, shape (nb,), and J^-1 as (xx, yy, zz, xy, xz, yz), shape (nb, 6)."""
+    xx, yy, zz, xy, xz, yz = (model.inertia[:, i] for i in range(6))
+    a, b, d = yy * zz - yz * yz, xz * yz - xy * zz, xy * yz - xz * yy
+    e, f, g = xx * zz - xz * xz, xy * xz - xx * yz, xx * yy - xy * xy
+    return 1 / model.mass, jnp.stack([a, e, g, b, d, f], axis=1) / (xx * a + xy * b + xz * d)[:, None]
+
+
+def per_mass(model: Multibody, impulse: Array) -> Array:
+    """M^-1 p: velocity that an impulse gives; (nb, 6, *T)."""
+    t = impulse.ndim - 2
+    m, J = inverse_mass(model)
+    xx, yy, zz, xy, xz, yz = (lift(J[:, i], t) for i in range(6))
+    turn = c.apply(((xx, xy, xz), (xy, yy, yz), (xz, yz, zz)), [impulse[:, 3 + i] for i in range(3)])
+    return jnp.concatenate([lift(m, t + 1) * impulse[:, :3], jnp.stack(turn, axis=1)], axis=1)
+
+
 def gyroscopic_torque(model: Multibody, velocity: Array) -> Array:
     """-w x J w in body axes, N m; (nb, 6, *T) -> (nb, 3, *T)."""
     w = [velocity[:, 3 + i] for i in range(3)]
@@ -48,6 +68,16 @@ def gravity(model: Multibody) -> Array:
     return jnp.stack([x, y, z])
 
 
+def _away(model: Multibody, pose: Array) -> Array:
+    """Coordinate of each axis less its rest, angles in (-pi, pi]; shape (na, *T)."""
+    t = pose.ndim - 2
+    if not model.axes:
+        return jnp.zeros((0, *pose.shape[2:]))
+    away = axis_coordinates(model, pose) - lift(model.rest, t)
+    turning = lift(jnp.array([code[0] == 'r' for _, code in model.axes]), t)
+    return jnp.where(turning, jnp.arctan2(jnp.sin(away), jnp.cos(away)), away)
+
+
 def motor_effort(model: Multibody, pose: Array, inputs: Array) -> Array:
     """Explicit effort on every axis: gain * input + offset - stiffness * (coordinate - rest), N m or N; shape (na, *T).
 
@@ -58,10 +88,7 @@ def motor_effort(model: Multibody, pose: Array, inputs: Array) -> Array:
     effort = like + lift(model.offset, t)
     # A spring that is 0 must cost nothing and keep its derivative, so it is always in; angles wrap, hence the difference does.
     if model.axes:
-        away = axis_coordinates(model, pose) - lift(model.rest, t)
-        turning = jnp.array([code[0] == 'r' for _, code in model.axes])
-        away = jnp.where(lift(turning, t), jnp.arctan2(jnp.sin(away), jnp.cos(away)), away)
-        effort = effort - lift(model.stiffness, t) * away
+        effort = effort - lift(model.stiffness, t) * _away(model, pose)
     parts = [effort[i] for i in range(len(model.axes))]
     for k, i in enumerate(model.actuated):
         parts[i] = parts[i] + model.gain[i] * inputs[k]
@@ -81,11 +108,32 @@ def explicit_force(model: Multibody, pose: Array, axes: Rows, inputs: Array, wre
     return force if wrench is None else force + wrench
 
 
-def energy(model: Multibody, state: State) -> Array:
-    """Kinetic plus gravitational energy, J (zero height at the world's origin); shape (*T)."""
-    kinetic = 0.5 * jnp.sum(state.velocity * times_mass(model, state.velocity), axis=(0, 1))
+class Energies(NamedTuple):
+    """Parts of the energy, J; shape (*T)."""
+
+    kinetic: Array
+    gravitational: Array
+    """Zero where all centres of mass are at the world's origin."""
+    springs: Array
+    """Of the axes' springs."""
+    constraints: Array
+    """Stored in the compliance of the joints, g^2/(2 eps)."""
+
+    @property
+    def total(self) -> Array:
+        """Sum of all parts."""
+        return self.kinetic + self.gravitational + self.springs + self.constraints
+
+
+def energy(model: Multibody, state: State) -> Energies:
+    """Return the parts of the mechanism's energy."""
     t = state.pose.ndim - 2
-    return kinetic - jnp.sum(lift(model.mass[:, None] * gravity(model), t) * state.pose[:, :3], axis=(0, 1))
+    kinetic = 0.5 * jnp.sum(state.velocity * times_mass(model, state.velocity), axis=(0, 1))
+    weight = -jnp.sum(lift(model.mass[:, None] * gravity(model), t) * state.pose[:, :3], axis=(0, 1))
+    springs = 0.5 * jnp.sum(lift(model.stiffness, t) * _away(model, state.pose) ** 2, axis=0)
+    soft = lift(model.compliance, t)
+    stored = jnp.where(soft > 0, constraint_values(model, state.pose) ** 2 / jnp.where(soft > 0, 2 * soft, 1.0), 0.0)
+    return Energies(kinetic, weight, springs, jnp.sum(stored, axis=0))
 
 
 def momentum(model: Multibody, state: State) -> Array:

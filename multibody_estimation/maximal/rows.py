@@ -53,9 +53,10 @@ def padded(x: Array) -> Array:
 
 def join(*parts: Rows) -> Rows:
     """Stack rows."""
-    parts = tuple(p for p in parts if p.first)
-    if len(parts) == 1:
-        return parts[0]
+    some = tuple(p for p in parts if p.first)
+    if len(some) < 2:
+        return some[0] if some else parts[0]
+    parts = some
     stacked = [
         tuple(jnp.concatenate([getattr(p, name)[i] for p in parts]) for i in range(3))
         for name in ('linear', 'angular_first', 'angular_second')
@@ -90,10 +91,14 @@ def impulse(rows: Rows, multiplier: Array, bodies: int) -> Array:
 
 
 def dense(rows: Rows, bodies: int) -> Array:
-    """G as a matrix; shape (m, 6 nb). Only without trailing axes."""
-    # One-hot products instead of a scatter: they fuse, and vmap over a batch costs no index arithmetic.
-    a = np.eye(bodies + 1)[list(rows.first)][:, :bodies]
-    b = np.eye(bodies + 1)[list(rows.second)][:, :bodies]
+    """G as a matrix; shape (m, 6 nb, *T)."""
+    # One-hot products instead of a scatter: they fuse, and a batch costs no index arithmetic.
+    m, t = len(rows.first), rows.linear[0].ndim - 1
+
+    def mark(index: tuple[int, ...]) -> np.ndarray:
+        return np.eye(bodies + 1)[list(index)][:, :bodies].reshape((m, bodies) + (1,) * t)
+
+    a, b = mark(rows.first), mark(rows.second)
     columns = [x[:, None] * (b - a) for x in rows.linear]
     columns += [x[:, None] * a + y[:, None] * b for x, y in zip(rows.angular_first, rows.angular_second)]
-    return jnp.stack(columns, axis=-1).reshape(len(rows.first), 6 * bodies)
+    return jnp.stack(columns, axis=2).reshape(m, 6 * bodies, *rows.linear[0].shape[1:])

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One step of Spook: regularised joints, implicit viscous friction, dry friction, limits and contacts, all in one system.
+
+With the rows A of joints and axes and the rows B that are bounded (contacts, limits, dry friction), (2.24)-(2.28) read
+
+    M v+ - A^T la - B^T lb = M v + h (f + f_g)
+    A v+ + S_A la + a      = 0
+    B v+ + S_B lb + b      = w,     lb and w complementary
+
+v+ and then la are eliminated (Schur complements, Cholesky), the complementarity problem in lb is solved by Lemke's algorithm, and
+la and v+ follow by back substitution; q+ = q (+) h v+. Contacts have a friction box with limit mu times the normal impulse:
+impulses p, q along and against each tangent and the slip speed s. Dry friction of an axis has the limit F, with |lambda_n| (2.23)
+found by a few rounds of fixed point: z = F + impulse and the slip speed y.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from multibody_estimation._jax import jax, jnp
+from multibody_estimation.maximal.constraints import axis_rows, constraint_rows, lift
+from multibody_estimation.maximal.contacts import contact_rows, limit_rows
+from multibody_estimation.maximal.forces import explicit_force, gyroscopic_torque, per_mass
+from multibody_estimation.maximal.inverse_dynamics import advance
+from multibody_estimation.maximal.laws import contact_creep, friction_limit, positive, regularisation, unilateral_offset
+from multibody_estimation.maximal.lcp import SOLVED, solve_lcp
+from multibody_estimation.maximal.linear import solve_positive
+from multibody_estimation.maximal.model import Multibody, State
+from multibody_estimation.maximal.rows import dense, impulse, join, pick, speed
+
+__all__ = ['Outcome', 'step']
+
+Array = jax.Array
+LOAD_ROUNDS = 8
+"""Rounds of fixed point for load-dependent friction; each gains a factor of about (friction coefficient x bearing radius / lever)."""
+
+
+class Outcome(NamedTuple):
+    """What a step gives besides the new state."""
+
+    state: State
+    joint: Array
+    """Impulse of each elementary constraint (order of ``model.rows``), N s or N m s; shape (m, *T)."""
+    axis: Array
+    """Impulse of viscous and dry friction and back-EMF on each axis, N m s or N s; shape (na, *T)."""
+    normal: Array
+    """Normal impulse of each contact, N s; shape (nc, *T)."""
+    tangential: Array
+    """Friction impulses of each contact, N s; shape (nc, 2, *T)."""
+    limit: Array
+    """Impulses of the lower, then the upper limits, N m s or N s; shape (2 nl, *T)."""
+    status: Array
+    """`lcp.SOLVED`, or why the complementarity problem was not solved; shape (*T)."""
+
+
+class _Bounds(NamedTuple):
+    """Numbers of the bounded rows, in the order normal (nc), tangential (2 nc), limit (2 nl), dry (nd)."""
+
+    regular: Array
+    """S_B of each row; (nB, *T)."""
+    offset: Array
+    """b of each row; (nB, *T)."""
+
+
+def _lcp(model: Multibody, W: Array, c: Array, bounds: _Bounds, F: Array) -> tuple[Array, Array]:
+    """Impulses of the bounded rows, whose speeds are W lambda + c; F (nd, *T) limits the dry ones. Returns (nB, *T) and status."""
+    nc, nl, nd, t = len(model.contacts), 2 * len(model.limited), len(model.dry), c.ndim - 1
+    if nc + nl + nd == 0:
+        return c, jnp.full(c.shape[1:], SOLVED)
+    tangents = range(nc, 3 * nc)
+    dry = range(3 * nc + nl, 3 * nc + nl + nd)
+    # Speed variables: every row once, each tangent a second time against its direction; then slips of tangents and of dry axes.
+    order = [*range(3 * nc + nl + nd), *tangents]
+    sign = lift(jnp.array([1.0] * (3 * nc + nl + nd) + [-1.0] * (2 * nc)), t)
+    ns, nu = len(order), 2 * nc + nd
+    shift = jnp.concatenate([jnp.zeros((3 * nc + nl, *F.shape[1:])), -F])  # lambda of dry rows is z - F
+    free = c + jnp.sum(W * shift[None], axis=1) + bounds.regular * shift + bounds.offset
+    A = sign[:, None] * sign[None] * pick(jnp.moveaxis(pick(W, order), 1, 0), order).swapaxes(0, 1)
+    A = A + lift(jnp.eye(ns), t) * pick(bounds.regular, order)[:, None]
+    b = sign * pick(free, order)
+    # Unit diagonal: z = d z', w' = d w, and the slips the other way round, so that couplings stay 1.
+    d = 1 / jnp.sqrt(A[jnp.arange(ns), jnp.arange(ns)])
+    A, b = A * d[:, None] * d[None], b * d
+    couple = np.zeros((ns, nu))
+    for k, i in enumerate(tangents):
+        couple[i, k] = couple[3 * nc + nl + nd + k, k] = 1.0
+    for k, i in enumerate(dry):
+        couple[i, 2 * nc + k] = 1.0
+    slip_of = [*tangents, *dry]
+    across = lift(jnp.asarray(couple), t) + jnp.zeros((ns, nu, *F.shape[1:]))
+    below = -across.swapaxes(0, 1)
+    if nc:
+        # Slip rows of contacts: mu n - p - q >= 0.
+        load = jnp.asarray(np.concatenate([np.eye(nc)] * 2))
+        mu = lift(jnp.tile(model.contact_friction, 2)[:, None] * load, t) * d[None, :nc] / pick(d, list(tangents))[:, None]
+        below = below.at[: 2 * nc, :nc].add(mu)
+    # A whisper of compliance in the slips of contacts makes them unique where the normal impulse vanishes.
+    corner = lift(jnp.diag(jnp.array([1e-10] * (2 * nc) + [0.0] * nd)), t) + jnp.zeros((nu, nu, *F.shape[1:]))
+    room = jnp.concatenate([jnp.zeros((2 * nc, *F.shape[1:])), 2 * F]) / pick(d, slip_of)
+    matrix = jnp.concatenate([jnp.concatenate([A, across], 1), jnp.concatenate([below, corner], 1)])
+    solution = solve_lcp(matrix, jnp.concatenate([b, room]))
+    z = solution.z[:ns] * d
+    once = z[: 3 * nc + nl + nd]
+    if nc:
+        once = once.at[nc : 3 * nc].add(-z[3 * nc + nl + nd :])
+    return once + shift, solution.status
+
+
+def step(model: Multibody, state: State, inputs: Array, step: Array | float, *, wrench: Array | None = None) -> Outcome:
+    """Advance the state by ``step`` seconds.
+
+    ``inputs`` (nu, *T) are held over the step; ``wrench`` (nb, 6, *T): external force in world, torque about the centre of mass
+    in body components, N and N m. Trailing axes T are a batch of states of one model; batch models with `jax.vmap`.
+    """
+    h, v, pose = step, state.velocity, state.pose
+    n, t = len(model.bodies), pose.ndim - 2
+    m, na, nc, nl = len(model.rows), len(model.axes), len(model.contacts), 2 * len(model.limited)
+
+    # Rows, and the speeds they would have if nothing held them.
+    g, G = constraint_rows(model, pose)
+    axes = axis_rows(model, pose)
+    parts = [G, axes]
+    regular, offset = [], []
+    if nc:
+        gap, normal, tangent = contact_rows(model, pose)
+        sigma, ups = (lift(x, t) for x in regularisation(model.contact_compliance, model.contact_damping, h))
+        parts += [normal, tangent]
+        creep = lift(jnp.tile(contact_creep(model, h), 2), t) + jnp.zeros((2 * nc, *gap.shape[1:]))
+        regular += [sigma + jnp.zeros_like(gap), creep]
+        offset += [unilateral_offset(gap, speed(normal, v), ups, h), jnp.zeros_like(creep)]
+    if nl:
+        gap, limit = limit_rows(model, pose)
+        sigma, ups = regularisation(model.limit_compliance[0], model.limit_compliance[1], h)
+        parts.append(limit)
+        regular.append(sigma + jnp.zeros_like(gap))
+        offset.append(unilateral_offset(gap, speed(limit, v), ups, h))
+    gyro = gyroscopic_torque(model, v)
+    force = explicit_force(model, pose, axes, inputs, wrench).at[:, 3:].add(gyro)
+    free = v + h * per_mass(model, force)
+    none = jnp.zeros((0, *pose.shape[2:]))
+    rows = join(*parts)
+    if not rows.first:
+        after = State(advance(pose, free, h), free)
+        return Outcome(after, none, none, none, none[:, None], none, jnp.full(pose.shape[2:], SOLVED))
+    r, k = len(rows.first), m + na
+    R = dense(rows, n)
+    K = _gram(model, R)
+    u = speed(rows, free)
+
+    # Eliminate joints and viscous friction: u_B = W lambda_B + c.
+    sigma, ups = (lift(x, t) for x in regularisation(model.compliance, model.damping, h))
+    drag = lift(1 / positive(h * (model.viscous + model.back_emf), 1e-15), t)
+    a = jnp.concatenate([ups * (4 / h * g - speed(G, v)), jnp.zeros((na, *pose.shape[2:]))])
+    bounded = [*range(k, r), *(m + i for i in model.dry)]
+    S = K[:k, :k] + lift(jnp.eye(k), t) * jnp.concatenate([sigma, drag])[:, None]
+    cross = jnp.moveaxis(pick(jnp.moveaxis(K[:k], 1, 0), bounded), 0, 1)
+    X = solve_positive(S, jnp.concatenate([cross, (a + u[:k])[:, None]], axis=1)) if k else cross
+    inner = pick(jnp.moveaxis(pick(K, bounded), 1, 0), bounded).swapaxes(0, 1)
+    nB = len(bounded)
+    W = inner - jnp.einsum('ki...,kj...->ij...', cross, X[:, :nB])
+    c = pick(u, bounded) - (jnp.einsum('ki...,k...->i...', cross, X[:, nB]) if k else 0.0)
+
+    def solve(F: Array) -> tuple[Array, Array, Array]:
+        stick = lift(pick(model.creep, model.dry), t) / positive(F, 1e-15)
+        numbers = _Bounds(jnp.concatenate([*regular, stick]), jnp.concatenate([*offset, jnp.zeros_like(F)]))
+        bound, status = _lcp(model, W, c, numbers, F)
+        held = -(X[:, nB] + jnp.einsum('kj...,j...->k...', X[:, :nB], bound)) if k else none
+        return held, bound, status
+
+    F = h * lift(pick(model.coulomb, model.dry), t) + jnp.zeros((len(model.dry), *pose.shape[2:]))
+    held, bound, status = solve(F)
+    if model.loaded:
+
+        def again(held: Array, _) -> tuple[Array, None]:
+            return solve(friction_limit(model, held[:m], h))[0], None
+
+        held, _ = jax.lax.scan(again, held, None, length=LOAD_ROUNDS)
+        held, bound, status = solve(friction_limit(model, held[:m], h))
+
+    # Back substitution.
+    friction = held[m:]
+    for i, j in enumerate(model.dry):
+        friction = friction.at[j].add(bound[nB - len(model.dry) + i])
+    multipliers = jnp.concatenate([held[:m], friction, bound[: r - k]])
+    V = free + per_mass(model, impulse(rows, multipliers, n))
+    tangential = jnp.moveaxis(bound[nc : 3 * nc].reshape(2, nc, *bound.shape[1:]), 0, 1)
+    return Outcome(State(advance(pose, V, h), V), held[:m], friction, bound[:nc], tangential, bound[3 * nc : 3 * nc + nl], status)
+
+
+def _gram(model: Multibody, R: Array) -> Array:
+    """R M^-1 R^T; R (r, 6 nb, *T) -> (r, r, *T)."""
+    r, n = R.shape[0], len(model.bodies)
+    by_body = jnp.moveaxis(R.reshape(r, n, 6, *R.shape[2:]), 0, 2)  # (nb, 6, r, *T)
+    N = jnp.moveaxis(per_mass(model, by_body), 2, 0).reshape(R.shape)
+    if R.ndim == 2:
+        return R @ N.T
+    return jnp.sum(R[:, None] * N[None], axis=2)

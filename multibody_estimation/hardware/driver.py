@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a driver does, without ROS: keep a device open, pass samples on, pass commands in, excite, and stop when in doubt."""
+
+import contextlib
+import math
+import time
+from collections.abc import Mapping, Sequence
+
+from multibody_estimation.errors import EstimationError, did_you_mean
+from multibody_estimation.hardware.device import KINDS, Channel, Command, Device, DeviceLost, Sample
+from multibody_estimation.hardware.excitation import Excitation
+from multibody_estimation.hardware.watchdog import State, Watchdog
+from multibody_estimation.window import NANOSECONDS
+
+__all__ = ['Driver']
+
+
+class Driver:
+    """Call `poll` in a loop (one thread) and publish what it returns; call `command` and `stop` from anywhere.
+
+    With an excitation the driver itself gives the commands, one per sample, and returns them as samples of the topic ``command``
+    with the stamp from which they act. Commands from outside are refused meanwhile.
+    """
+
+    def __init__(
+        self, device: Device, *, watchdog: Watchdog | None = None, excitation: Excitation | None = None, joint: str = ''
+    ):
+        """Take a device that is not open yet.
+
+        joint: which joint the excitation drives; default: the first one.
+        """
+        self.device, self.watchdog = device, watchdog or Watchdog()
+        self.excitation = excitation
+        joints = device.actuators.joints
+        if excitation and not joints:
+            raise EstimationError('This device has no actuators: it cannot be excited.')
+        if joint and joint not in joints:
+            raise EstimationError(f"The device does not drive '{joint}'.{did_you_mean(joint, joints)}")
+        self._driven = joints.index(joint) if joint else 0
+        self._began: int | None = None
+        self._pending: Command | None = None
+        self._stopping = False
+        self.refusal = ''
+        """Why the last command was not executed, as a sentence."""
+        self.clipped = 0
+        """Commands that were cut to the actuator's limit."""
+        self.samples: dict[str, int] = {channel.topic: 0 for channel in self.channels}
+        """Samples passed on, by topic."""
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """What `poll` returns samples of."""
+        own = self.device.channels
+        actuators = self.device.actuators
+        if self.excitation is None:
+            return own
+        unit = 'V' if actuators.kind == 'voltage' else ''
+        return (*own, Channel('command', 'multibody_estimation/msg/ActuatorCommand', 'command', actuators.joints, unit=unit))
+
+    @property
+    def exciting(self) -> bool:
+        """True until the excitation has ended."""
+        return self.excitation is not None and (self._began is None or not self._ended)
+
+    _ended = False
+
+    def command(self, joints: Sequence[str], values: Sequence[float], kind: str, stamp: int, age: float = 0.0) -> bool:
+        """Take a command from outside; False where it is not executed, with the reason in ``refusal``.
+
+        joints in any order; kind: ``torque`` or ``voltage``; stamp: ns; age: seconds since the stamp, on the caller's clock.
+        """
+        actuators = self.device.actuators
+        why = ''
+        if kind not in KINDS or kind != actuators.kind:
+            why = f"the command is a {kind}, the device takes '{actuators.kind}'."
+        elif len(values) != len(joints):
+            why = f'the command has {len(values)} values for {len(joints)} joints.'
+        elif sorted(joints) != sorted(actuators.joints):
+            odd = next((j for j in joints if j not in actuators.joints), '')
+            why = f"'{odd}' is not driven.{did_you_mean(odd, actuators.joints)}" if odd else 'it must name all driven joints.'
+        elif not all(math.isfinite(v) for v in values):
+            why = 'a value is not finite.'
+        elif age > self.watchdog.command_timeout:
+            why = f'it is {age:.3f} s old, the limit is {self.watchdog.command_timeout:.3f} s.'
+        elif self.exciting:
+            why = 'the excitation is running.'
+        if why:
+            self.refusal = f'A command was not executed: {why}'
+            return False
+        ordered = [float(values[list(joints).index(j)]) for j in actuators.joints]
+        self._pending = Command(self._clip(ordered), stamp)
+        return True
+
+    def stop(self) -> None:
+        """Zero torque at once and no more excitation."""
+        self._ended, self._stopping, self._pending = True, True, None
+
+    def poll(self, timeout: float = 0.1) -> list[Sample]:
+        """Do one round: connect where needed, obey, read; returns within about ``timeout`` seconds."""
+        now = time.monotonic()
+        if self.watchdog.state is State.LOST and not self._connect(now, timeout):
+            return []
+        try:
+            self._obey(now)
+            samples = self.device.read(timeout)
+            now = time.monotonic()
+            if samples:
+                self.watchdog.sampled(now)
+                samples = samples + self._excite(samples[-1].stamp, now)
+            elif self.device.finished:
+                self.watchdog.sampled(now)
+            elif self.watchdog.stalled(now):
+                raise DeviceLost(self.watchdog.reason)
+            self._obey(now)
+        except DeviceLost as error:
+            self.device.close()
+            self.watchdog.lost(time.monotonic(), str(error))
+            return []
+        for sample in samples:
+            self.samples[sample.topic] = self.samples.get(sample.topic, 0) + 1
+        return samples
+
+    def close(self) -> None:
+        """Zero torque, then let go of the device."""
+        if self.watchdog.state is not State.LOST:
+            with contextlib.suppress(DeviceLost):
+                self.device.stop()
+        self.device.close()
+        self.watchdog.lost(time.monotonic(), 'Closed.')
+
+    def report(self) -> Mapping[str, str]:
+        """State in words and numbers for diagnostics, units in the keys."""
+        now, dog = time.monotonic(), self.watchdog
+        return {
+            'State': dog.state.value,
+            'Reason': dog.reason,
+            'Age of the last sample [s]': f'{dog.age(now):.3f}',
+            'Reconnects': str(dog.reconnects),
+            'Commands cut to the limit': str(self.clipped),
+            'Last refused command': self.refusal,
+            **{f'Samples on {topic}': str(count) for topic, count in self.samples.items()},
+            **{key.capitalize(): str(count) for key, count in self.device.counts.items()},
+        }
+
+    def _connect(self, now: float, timeout: float) -> bool:
+        if not self.watchdog.may_open(now):
+            time.sleep(min(timeout, 0.02))
+            return False
+        try:
+            self.device.open()
+        except DeviceLost as error:
+            self.device.close()
+            self.watchdog.lost(time.monotonic(), str(error))
+            return False
+        self.watchdog.opened(time.monotonic())
+        return True
+
+    def _obey(self, now: float) -> None:
+        """Pass on what is due: a stop, a command, or zero because the last command is too old."""
+        command, self._pending = self._pending, None
+        if self._stopping:
+            self._stopping = False
+            self.device.stop()
+            self.watchdog.released()
+        elif command is not None:
+            self.device.write(command)
+            self.watchdog.commanded(now)
+        elif self.watchdog.must_stop(now):
+            self.refusal = f'No command for {self.watchdog.command_timeout:.3f} s: zero torque.'
+            self.device.stop()
+
+    def _excite(self, stamp: int, now: float) -> list[Sample]:
+        if self.excitation is None or self._ended:
+            return []
+        if self._began is None:
+            self._began = stamp
+        elapsed = (stamp - self._began) / NANOSECONDS
+        self._ended = elapsed >= self.excitation.duration
+        values = [0.0] * len(self.device.actuators.joints)
+        values[self._driven] = 0.0 if self._ended else self.excitation(elapsed)
+        clipped = self._clip(values)
+        self.device.write(Command(clipped, stamp))
+        if self._ended:
+            self.watchdog.released()
+        else:
+            self.watchdog.commanded(now)
+        return [Sample('command', stamp, {'': clipped})]
+
+    def _clip(self, values: Sequence[float]) -> tuple[float, ...]:
+        limit = self.device.actuators.limit or (math.inf,) * len(values)
+        out = tuple(max(-m, min(m, v)) for v, m in zip(values, limit))
+        self.clipped += out != tuple(values)
+        return out

@@ -15,6 +15,8 @@ __version__ = '0.1.0'
 
 _FRONT_DOOR = {
     'EstimationError': 'errors',
+    'Calibration': 'calibration',
+    'calibrate_force_torque': 'calibration',
     'Signal': 'window',
     'Window': 'window',
     'read_bag': 'recording.bag',

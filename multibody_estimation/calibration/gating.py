@@ -12,7 +12,7 @@ import numpy as np
 
 from multibody_estimation.calibration.model import GRAVITY, SATURATION, Dataset, Load
 from multibody_estimation.errors import EstimationError
-from multibody_estimation.window import NANOSECONDS
+from multibody_estimation.window import NANOSECONDS, Window
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,11 @@ class Readings:
     """Channels the sensor itself flags as saturated; shape (n, 6)."""
     serial: str = ''
 
+    def __post_init__(self) -> None:
+        # The order of summation follows the layout in memory: the same layout, the same last digit.
+        for name in ('strain', 'acceleration', 'angular_velocity'):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name)))
+
     def between(self, begin: int, end: int) -> 'Readings':
         """Readings with ``begin <= stamp < end``, in nanoseconds."""
         s = (self.strain_stamps >= begin) & (self.strain_stamps < end)
@@ -70,12 +75,56 @@ class Readings:
                        acceleration=self.acceleration[i], angular_velocity=self.angular_velocity[i],
                        temperature=self.temperature[s], saturated=self.saturated[s])  # fmt: skip
 
+    @classmethod
+    def gather(cls, strain: Sequence[tuple], imu: Sequence[tuple], serial: str = '') -> 'Readings':
+        """From rows ``(stamp, counts, saturated, temperature)`` and ``(stamp, acceleration, angular_velocity)`` as they came.
+
+        As in a `Window`, rows that are not finite or repeat a stamp are left out, and the rest is put in order.
+        """
+        strain = _ordered([row for row in strain if np.isfinite(row[1]).all()])
+        imu = _ordered([row for row in imu if np.isfinite(row[1]).all() and np.isfinite(row[2]).all()])
+
+        def column(rows: Sequence[tuple], i: int, shape: tuple[int, ...], kind: type = float) -> np.ndarray:
+            return np.array([row[i] for row in rows], dtype=kind).reshape(len(rows), *shape)
+
+        return cls(column(strain, 0, (), np.int64), column(strain, 1, (6,)), column(imu, 0, (), np.int64), column(imu, 1, (3,)),
+                   column(imu, 2, (3,)), column(strain, 3, ()), column(strain, 2, (6,), bool), serial)  # fmt: skip
+
+    @classmethod
+    def of(cls, window: Window, strain: str, imu: str, rotation: np.ndarray | None = None, serial: str = '') -> 'Readings':
+        """From a window: signals ``<strain>`` (with ``/temperature``, ``/saturated``), ``<imu>/accelerometer``, ``<imu>/gyroscope``.
+
+        ``rotation`` (3, 3) turns vectors of the IMU's axes into the sensor's.
+        """
+        counts, a, w = window[strain], window[f'{imu}/accelerometer'], window[f'{imu}/gyroscope']
+        if counts.values.shape[1] != 6:
+            raise EstimationError(f'{strain} has {counts.values.shape[1]} channels; a strain sensor has six.')
+
+        def beside(name: str, fill: float, width: int) -> np.ndarray:
+            values = np.full((len(counts), width), fill)
+            if name in window:
+                _, here, there = np.intersect1d(counts.stamps, window[name].stamps, return_indices=True)
+                values[here] = window[name].values[there]
+            return values
+
+        _, ia, iw = np.intersect1d(a.stamps, w.stamps, return_indices=True)
+        R = np.eye(3) if rotation is None else rotation
+        return cls(counts.stamps, counts.values, a.stamps[ia], a.values[ia] @ R.T, w.values[iw] @ R.T,
+                   beside(f'{strain}/temperature', np.nan, 1)[:, 0], beside(f'{strain}/saturated', 0, 6) > 0, serial)  # fmt: skip
+
     @property
     def end(self) -> int:
         """Just after the last instant both sensors have reached, in nanoseconds; 0 where one is silent."""
         if not len(self.strain_stamps) or not len(self.imu_stamps):
             return 0
         return int(min(self.strain_stamps[-1], self.imu_stamps[-1])) + 1
+
+
+def _ordered(rows: list[tuple]) -> list[tuple]:
+    kept: dict[int, tuple] = {}
+    for row in rows:
+        kept.setdefault(int(row[0]), row)
+    return [kept[stamp] for stamp in sorted(kept)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +145,12 @@ class Sample:
     """Nanoseconds, excluded."""
     count: int
     """Strain readings averaged."""
-    strain_deviation: np.ndarray = field(default_factory=lambda: np.zeros(6))
-    """Standard deviation of a reading in counts; shape (6,)."""
+    strain_error: np.ndarray = field(default_factory=lambda: np.zeros(6))
+    """Standard error of the mean for white noise, counts; shape (6,)."""
+    acceleration_error: float = 0.0
+    """The same for an axis of the accelerometer, m/s^2."""
+    number: int = 0
+    """What a technician calls it; given once, never again."""
 
     def __str__(self) -> str:
         x, y, z = self.acceleration / np.linalg.norm(self.acceleration)
@@ -167,7 +220,8 @@ def static_sample(readings: Readings, begin: int, end: int, dataset: str, load: 
         raise EstimationError(sentence)
     warm = float(part.temperature.mean()) if np.isfinite(part.temperature).all() else np.nan
     return Sample(dataset or str(load), load, part.strain.mean(axis=0), part.acceleration.mean(axis=0), warm,
-                  int(begin), int(end), len(part.strain), part.strain.std(axis=0))  # fmt: skip
+                  int(begin), int(end), len(part.strain), part.strain.std(axis=0) / np.sqrt(len(part.strain)),
+                  float(np.sqrt(part.acceleration.var(axis=0).mean() / len(part.acceleration))))  # fmt: skip
 
 
 def static_stretches(

@@ -82,7 +82,8 @@ def quality(
             np.sqrt(np.mean((np.linalg.norm(w[:, :3], axis=1) - inertia[0] * np.linalg.norm(a, axis=1)) ** 2)),
             np.sqrt(np.mean(off**2)), full[0], GRAVITY * lever,
         ))  # fmt: skip
-    return Quality(tuple(d.name for d in datasets), *np.array(rows).T, seen)
+    force, torque, sphere, disc, full_force, full_torque = np.array(rows).T
+    return Quality(tuple(d.name for d in datasets), force, torque, sphere, disc, full_force, full_torque, seen)
 
 
 def held_out(
@@ -116,9 +117,8 @@ def held_out(
         return np.sqrt(np.sum(weight * np.square([getattr(q, name) for q, _ in parts]), axis=0))
 
     first = parts[0][0]
-    return Quality(
-        first.names, *(pooled(name) for name in ('force', 'torque', 'sphere', 'disc', 'full_force', 'full_torque')), False
-    )
+    return Quality(first.names, pooled('force'), pooled('torque'), pooled('sphere'), pooled('disc'), first.full_force,
+                   first.full_torque, False)  # fmt: skip
 
 
 def _rows(d: Dataset, rows: np.ndarray) -> Dataset:

@@ -130,18 +130,21 @@ class Calibration:
         for name in names:
             if name not in document:
                 raise EstimationError(f"{path}: the key '{name}' is missing.{did_you_mean(name, document)}")
-        return cls(
-            *(np.array(document[name], dtype=float) for name in names[:4]),
-            np.array(document['temperature_coefficient'], dtype=float),
-            float(document.get('reference_temperature', math.nan)),
-            np.array(document['accelerometer_bias'], dtype=float),
-            {k: np.array(v) for k, v in document.get('offsets', {}).items()},
-            {k: tuple(v) for k, v in document.get('residuals', {}).items()},
-            tuple(document.get('strain_noise', (math.nan,) * 6)),
-            float(document.get('chi2', math.nan)),
-            *(str(document.get(name, '')) for name in ('method', 'serial', 'date')),
-            tuple(document.get('notes', ())),
-        )
+        try:
+            return cls(
+                **{name: np.array(document[name], dtype=float) for name in names},
+                reference_temperature=float(document.get('reference_temperature', math.nan)),
+                offsets={k: np.array(v, dtype=float) for k, v in document.get('offsets', {}).items()},
+                residuals={k: (float(v[0]), float(v[1])) for k, v in document.get('residuals', {}).items()},
+                strain_noise=tuple(float(x) for x in document.get('strain_noise', (math.nan,) * 6)),
+                chi2=float(document.get('chi2', math.nan)),
+                method=str(document.get('method', '')),
+                serial=str(document.get('serial', '')),
+                date=str(document.get('date', '')),
+                notes=tuple(document.get('notes', ())),
+            )
+        except (TypeError, ValueError, AttributeError, IndexError) as error:
+            raise EstimationError(f'{path}: is damaged ({error}). Take a copy, or calibrate again.') from None
 
     def __str__(self) -> str:
         mass, std = self.mass

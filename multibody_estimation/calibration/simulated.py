@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from multibody_estimation.calibration.model import GRAVITY, SATURATION, Dataset, Load, gravity_map
+from multibody_estimation.calibration.model import AXES, GRAVITY, SATURATION, Dataset, Load, gravity_map
 from multibody_estimation.errors import EstimationError
+from multibody_estimation.window import Signal, Window
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,3 +90,52 @@ def random_orientations(count: int, rng: np.random.Generator) -> np.ndarray:
     """Proper accelerations in m/s^2 of bodies held still in random orientations; shape (count, 3)."""
     v = rng.normal(size=(count, 3))
     return GRAVITY * v / np.linalg.norm(v, axis=1, keepdims=True)
+
+
+def simulated_session(
+    sensor: StrainSensor,
+    load: Load,
+    directions: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    name: str = 'ft/sensor/strain',
+    rate: float = 100.0,
+    hold: float = 1.2,
+    turn: float = 0.6,
+    start: int = 1_000_000_000,
+    temperature: float | None = 25.0,
+) -> Window:
+    """Record somebody who holds the body with ``load`` still with up along each direction (n, 3) in turn, and turns it between.
+
+    Signals as a bag has them: strain in counts with temperature, accelerometer and gyroscope at ``rate`` Hz; times in s, start in ns.
+    """  # fmt: skip
+    u = np.asarray(directions, dtype=float) / np.linalg.norm(directions, axis=1, keepdims=True)
+    ups, rates = [], []
+    for i, here in enumerate(u):
+        if i:
+            before = u[i - 1]
+            axis = np.cross(before, here)
+            sine = np.linalg.norm(axis)
+            axis = axis / sine if sine > 1e-9 else np.linalg.svd(before[None])[2][1]
+            whole = np.arctan2(sine, before @ here)
+            s = np.arange(1, max(2, round(turn * rate))) / max(2, round(turn * rate))
+            phi = whole * (s - np.sin(2 * np.pi * s) / (2 * np.pi))
+            ups.append(np.cos(phi)[:, None] * before + np.sin(phi)[:, None] * np.cross(axis, before))
+            # The body turns against the direction that up takes in its axes.
+            rates.append(-np.outer(whole * (1 - np.cos(2 * np.pi * s)) / turn, axis))
+        count = round(hold * rate)
+        ups.append(np.tile(here, (count, 1)))
+        rates.append(np.zeros((count, 3)))
+    a, w = GRAVITY * np.concatenate(ups), np.concatenate(rates)
+    stamps = start + np.round(np.arange(len(a)) * 1e9 / rate).astype(np.int64)
+    warm = sensor.reference_temperature if temperature is None else temperature
+    counts = sensor.counts(a @ gravity_map(sensor.body + load.inertia).T, rng, warm)
+    signals = [
+        Signal(name, stamps, counts, AXES, 'counts'),
+        Signal(f'{name}/saturated', stamps, (np.abs(counts) >= sensor.saturation).astype(float), AXES),
+        Signal('imu/accelerometer', stamps, sensor.accelerometer(a, rng), ('x', 'y', 'z'), 'm/s^2'),
+        Signal('imu/gyroscope', stamps, w + 0.002 * rng.normal(size=w.shape), ('x', 'y', 'z'), 'rad/s'),
+    ]
+    if temperature is not None:
+        signals.append(Signal(f'{name}/temperature', stamps, np.full((len(a), 1), temperature), ('temperature',), 'degC'))
+    return Window.gather(signals, source=f'simulated session with {load}')

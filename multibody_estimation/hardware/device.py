@@ -120,8 +120,9 @@ class Device(ABC):
     def read(self, timeout: float) -> list[Sample]:
         """Return what was measured since the last call, waiting at most ``timeout`` seconds; raise `DeviceLost` when it is gone."""
 
-    def write(self, command: Command) -> None:
-        """Send a command; a pure sensor ignores it."""
+    def write(self, command: Command) -> int | None:
+        """Send a command; return the stamp from which it acts (ns), None: from the command's own. A pure sensor ignores it."""
+        return None
         del command
 
     def stop(self) -> None:

@@ -14,12 +14,15 @@ from multibody_estimation.window import NANOSECONDS
 
 __all__ = ['Driver']
 
+APPLIED = 'applied_command'
+
 
 class Driver:
-    """Call `poll` in a loop (one thread) and publish what it returns; call `command` and `stop` from anywhere.
+    """Call `poll` in a loop (one thread) and publish what it returns; call `command`, `play` and `stop` from anywhere.
 
-    With an excitation the driver itself gives the commands, one per sample, and returns them as samples of the topic ``command``
-    with the stamp from which they act. Commands from outside are refused meanwhile.
+    Whatever reaches the actuators, from outside, from an excitation or as a zero from the watchdog, is returned by `poll` as a
+    sample of the topic ``applied_command`` with the stamp from which it acts: estimators need what was done, not what was asked for.
+    While an excitation plays, one command per sample, commands from outside are refused.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class Driver:
             raise EstimationError(f"The device does not drive '{joint}'.{did_you_mean(joint, joints)}")
         self._driven = joints.index(joint) if joint else 0
         self._began: int | None = None
+        self._held = (0.0,) * len(joints)
         self._pending: Command | None = None
         self._stopping = False
         self.refusal = ''
@@ -52,10 +56,10 @@ class Driver:
         """What `poll` returns samples of."""
         own = self.device.channels
         actuators = self.device.actuators
-        if self.excitation is None:
+        if not actuators.joints:
             return own
         unit = 'V' if actuators.kind == 'voltage' else ''
-        return (*own, Channel('command', 'multibody_estimation/msg/ActuatorCommand', 'command', actuators.joints, unit=unit))
+        return (*own, Channel(APPLIED, 'multibody_estimation/msg/ActuatorCommand', 'command', actuators.joints, unit=unit))
 
     @property
     def exciting(self) -> bool:
@@ -91,6 +95,13 @@ class Driver:
         self._pending = Command(self._clip(ordered), stamp)
         return True
 
+    def play(self, excitation: Excitation) -> None:
+        """Start an excitation with the next sample."""
+        if not self.device.actuators.joints:
+            raise EstimationError('This device has no actuators: it cannot be excited.')
+        self._began, self._ended, self._pending = None, False, None
+        self.excitation = excitation
+
     def stop(self) -> None:
         """Zero torque at once and no more excitation."""
         self._ended, self._stopping, self._pending = True, True, None
@@ -101,17 +112,21 @@ class Driver:
         if self.watchdog.state is State.LOST and not self._connect(now, timeout):
             return []
         try:
-            self._obey(now)
+            applied = self._obey(now)
             samples = self.device.read(timeout)
             now = time.monotonic()
             if samples:
                 self.watchdog.sampled(now)
-                samples = samples + self._excite(samples[-1].stamp, now)
+                applied += self._excite(samples[-1].stamp, now)
             elif self.device.finished:
                 self.watchdog.sampled(now)
             elif self.watchdog.stalled(now):
                 raise DeviceLost(self.watchdog.reason)
-            self._obey(now)
+            applied += self._obey(now)
+            if samples and not applied and self._held:
+                # Said again with every sample, so that a window of any length knows what is held.
+                applied = [Sample(APPLIED, samples[-1].stamp, {'': self._held})]
+            samples = samples + applied
         except DeviceLost as error:
             self.device.close()
             self.watchdog.lost(time.monotonic(), str(error))
@@ -155,19 +170,32 @@ class Driver:
         self.watchdog.opened(time.monotonic())
         return True
 
-    def _obey(self, now: float) -> None:
+    def _apply(self, values: tuple[float, ...], stamp: int) -> list[Sample]:
+        """Write to the device; return what acts, and since when."""
+        acts = self.device.write(Command(values, stamp))
+        self._held = values
+        return [Sample(APPLIED, stamp if acts is None else acts, {'': values})]
+
+    def _rest(self) -> list[Sample]:
+        """Zero torque."""
+        self.device.stop()
+        self._held = (0.0,) * len(self._held)
+        return [Sample(APPLIED, time.time_ns(), {'': self._held})] if self._held else []
+
+    def _obey(self, now: float) -> list[Sample]:
         """Pass on what is due: a stop, a command, or zero because the last command is too old."""
         command, self._pending = self._pending, None
         if self._stopping:
             self._stopping = False
-            self.device.stop()
             self.watchdog.released()
-        elif command is not None:
-            self.device.write(command)
+            return self._rest()
+        if command is not None:
             self.watchdog.commanded(now)
-        elif self.watchdog.must_stop(now):
+            return self._apply(command.values, max(command.stamp, time.time_ns()))
+        if self.watchdog.must_stop(now):
             self.refusal = f'No command for {self.watchdog.command_timeout:.3f} s: zero torque.'
-            self.device.stop()
+            return self._rest()
+        return []
 
     def _excite(self, stamp: int, now: float) -> list[Sample]:
         if self.excitation is None or self._ended:
@@ -178,13 +206,11 @@ class Driver:
         self._ended = elapsed >= self.excitation.duration
         values = [0.0] * len(self.device.actuators.joints)
         values[self._driven] = 0.0 if self._ended else self.excitation(elapsed)
-        clipped = self._clip(values)
-        self.device.write(Command(clipped, stamp))
         if self._ended:
             self.watchdog.released()
         else:
             self.watchdog.commanded(now)
-        return [Sample('command', stamp, {'': clipped})]
+        return self._apply(self._clip(values), stamp)
 
     def _clip(self, values: Sequence[float]) -> tuple[float, ...]:
         limit = self.device.actuators.limit or (math.inf,) * len(values)

@@ -211,13 +211,15 @@ class Simulated(Device):
             parts['/velocities'] = x[len(self._joints) :][self._index].tolist()
         return Sample('joint_states', self.stamp(self._last) + round(self.sensor_delay * NANOSECONDS), parts)
 
-    def write(self, command: Command) -> None:
-        """Queue a command; it acts ``command_delay`` after its stamp, but never before the present."""
+    def write(self, command: Command) -> int:
+        """Queue a command; it acts from the first sample that is ``command_delay`` after its stamp or later."""
         if self._state is None:
             raise DeviceLost('The simulated robot is not open.')
         if len(command.values) != len(self._inputs):
             raise EstimationError(f'{len(command.values)} values for {len(self._inputs)} motors.')
         self._queue.append(command)
+        # The delay itself is not told: finding it is the estimator's work.
+        return max(self._first + -(-(command.stamp - self._first) // self._step_ns) * self._step_ns, self.stamp(max(self._last, 0)))
 
     def stop(self) -> None:
         """Zero at once, whatever is queued."""

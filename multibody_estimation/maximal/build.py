@@ -60,6 +60,7 @@ class Joint:
     damping: float | Sequence[float] = 2e-3
     """Relaxation time of each elementary constraint, s."""
     viscous: float | Sequence[float] = 0.0
+    armature: float | Sequence[float] = 0.0
     coulomb: float | Sequence[float] = 0.0
     load_radius: float | Sequence[float] = 0.0
     creep: float | Sequence[float] = 1e-3
@@ -157,24 +158,37 @@ def multibody(
         return len(names) if name == 'world' else names.index(name)
 
     data: dict[str, list] = {k: [] for k in ('first', 'second', 'pf', 'ps', 'ff', 'fs', 'length', 'compliance', 'damping')}
-    axis_fields = ('viscous', 'coulomb', 'load_radius', 'creep', 'back_emf', 'stiffness', 'rest', 'offset', 'lower', 'upper')
+    axis_fields = (
+        'viscous',
+        'armature',
+        'coulomb',
+        'load_radius',
+        'creep',
+        'back_emf',
+        'stiffness',
+        'rest',
+        'offset',
+        'lower',
+        'upper',
+    )
     axis_data: dict[str, list] = {k: [] for k in (*axis_fields, 'gain')}
-    axes, actuated, dry, loaded, limited = [], [], [], [], []
+    axes: list[tuple[int, str]] = []
+    actuated, dry, loaded, limited = [], [], [], []  # type: list[int], list[int], list[int], list[int]
     for k, j in enumerate(joints):
         if j.kind not in KINDS:
             raise EstimationError(f"Joint '{j.name}' has the unknown kind '{j.kind}'.{did_you_mean(j.kind, KINDS)}")
-        a, b = index(f"Joint '{j.name}'", j.first), index(f"Joint '{j.name}'", j.second)
-        if a == b:
+        one, two = index(f"Joint '{j.name}'", j.first), index(f"Joint '{j.name}'", j.second)
+        if one == two:
             raise EstimationError(f"Joint '{j.name}' joins '{j.first}' to itself.")
         F, p = _frame(j), np.asarray(j.at, dtype=float)
         p2 = np.asarray(j.at_second, dtype=float) if j.at_second is not None else p
         locked, free = KINDS[j.kind]
-        data['first'].append(a)
-        data['second'].append(b)
-        data['pf'].append(R[a].T @ (p - origin[a]))
-        data['ps'].append(R[b].T @ (p2 - origin[b]))
-        data['ff'].append(np.asarray(quaternion.from_matrix(jnp.asarray(R[a].T @ F))))
-        data['fs'].append(np.asarray(quaternion.from_matrix(jnp.asarray(R[b].T @ F))))
+        data['first'].append(one)
+        data['second'].append(two)
+        data['pf'].append(R[one].T @ (p - origin[one]))
+        data['ps'].append(R[two].T @ (p2 - origin[two]))
+        data['ff'].append(np.asarray(quaternion.from_matrix(jnp.asarray(R[one].T @ F))))
+        data['fs'].append(np.asarray(quaternion.from_matrix(jnp.asarray(R[two].T @ F))))
         data['length'].append(np.linalg.norm(p2 - p) if j.kind == 'distance' else F[:, 2] @ (p2 - p))
         if j.kind == 'distance' and not data['length'][-1] > 0:
             raise EstimationError(f"Joint '{j.name}': its two anchors coincide; give 'at_second' away from 'at'.")
@@ -188,7 +202,7 @@ def multibody(
             axes.append((k, code))
             for field in axis_fields:
                 x = np.broadcast_to(np.asarray(getattr(j, field), dtype=float), len(free))[n]
-                if np.isnan(x) or (field in ('viscous', 'coulomb', 'load_radius', 'back_emf', 'stiffness') and x < 0):
+                if np.isnan(x) or (field in ('viscous', 'armature', 'coulomb', 'load_radius', 'back_emf', 'stiffness') and x < 0):
                     raise EstimationError(f"Joint '{j.name}': {field} is {x}; it must not be negative.")
                 if field == 'creep' and not x > 0:
                     raise EstimationError(f"Joint '{j.name}': creep is {x}; it must be a positive speed.")
@@ -207,9 +221,22 @@ def multibody(
                 limited.append(i)
     cf = [index(f"Contact '{x.name}'", x.first) for x in contacts]
     cs = [index(f"Contact '{x.name}'", x.second) for x in contacts]
-    for x in contacts:
-        if not (x.friction >= 0 and x.radius >= 0 and x.compliance > 0 and x.creep > 0 and np.linalg.norm(x.normal) > 0):
-            raise EstimationError(f"Contact '{x.name}': friction, radius >= 0 and compliance, creep > 0 and a normal are needed.")
+    for touch in contacts:
+        numbers = [
+            touch.friction,
+            touch.radius,
+            touch.compliance,
+            touch.damping,
+            touch.creep,
+            *touch.at,
+            *touch.plane,
+            *touch.normal,
+        ]
+        good = touch.friction >= 0 and touch.radius >= 0 and touch.compliance > 0 and touch.damping >= 0 and touch.creep > 0
+        if not (good and np.isfinite(numbers).all() and np.linalg.norm(touch.normal) > 0):
+            raise EstimationError(
+                f"Contact '{touch.name}': friction, radius >= 0 and compliance, creep > 0 and a normal are needed."
+            )
 
     def table(x: list, width: int | None = None) -> jnp.ndarray:
         return jnp.asarray(np.asarray(x, dtype=float).reshape((-1,) if width is None else (-1, width)))

@@ -178,11 +178,22 @@ def _of_joint(j: int, vector: tuple) -> tuple:
     return tuple(x[j] for x in vector)
 
 
+def _turn(model: Multibody, pose: Array, j: int) -> tuple:
+    """Rotation vector of the second frame of joint j in its first one."""
+    t = pose.ndim - 2
+
+    def frame(body: int, leaf: Array) -> tuple:
+        own = tuple(lift(leaf[j, i], t) for i in range(4))
+        return own if body == len(model.bodies) else c.multiply([pose[body, 3 + i] for i in range(4)], own)
+
+    return c.log(c.multiply(c.conjugate(frame(model.first[j], model.frame_first)), frame(model.second[j], model.frame_second)))
+
+
 def axis_coordinates(model: Multibody, pose: Array) -> Array:
     """Coordinate of each free axis: displacement [m] or angle in (-pi, pi] [rad]; shape (na, *T).
 
-    The angle is exact for hinges and cylindrical and planar joints; for ball and universal joints it is the component of the
-    rotation vector, or the angle about that axis.
+    For ball joints the three are the rotation vector of the second frame in the first, of length at most pi; for universal
+    joints the turn about x of the first, then about y of the second frame.
     """
     if not model.axes:
         return _nothing(pose)
@@ -193,7 +204,9 @@ def axis_coordinates(model: Multibody, pose: Array) -> Array:
         pick_j = partial(_of_joint, j)
         x, y, z = (pick_j(v) for v in f.first)
         x2, y2, z2 = (pick_j(v) for v in f.second)
-        if code[0] == 't':
+        if model.kinds[j] == 'ball':
+            out.append(_turn(model, pose, j)[i])
+        elif code[0] == 't':
             out.append(c.dot((x, y, z)[i], pick_j(f.d)))
         elif i == 2:
             out.append(jnp.arctan2(c.dot(x2, y), c.dot(x2, x)))

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from multibody_estimation._jax import jax, jnp
 from multibody_estimation.geometry import components as c
-from multibody_estimation.maximal.constraints import axis_coordinates, constraint_values, lift
+from multibody_estimation.maximal.constraints import axis_coordinates, axis_rows, constraint_values, lift
 from multibody_estimation.maximal.model import Multibody, State
-from multibody_estimation.maximal.rows import Rows, impulse
+from multibody_estimation.maximal.rows import Rows, impulse, speed
 
 __all__ = ['Energies', 'energy', 'explicit_force', 'gravity', 'gyroscopic_torque', 'inverse_mass', 'mass_matrix', 'momentum', 'motor_effort', 'per_mass',
            'times_mass']  # fmt: skip
@@ -129,6 +129,8 @@ def energy(model: Multibody, state: State) -> Energies:
     """Return the parts of the mechanism's energy."""
     t = state.pose.ndim - 2
     kinetic = 0.5 * jnp.sum(state.velocity * times_mass(model, state.velocity), axis=(0, 1))
+    rotors = lift(model.armature, t) * speed(axis_rows(model, state.pose), state.velocity) ** 2
+    kinetic = kinetic + 0.5 * jnp.sum(rotors, axis=0)
     weight = -jnp.sum(lift(model.mass[:, None] * gravity(model), t) * state.pose[:, :3], axis=(0, 1))
     springs = 0.5 * jnp.sum(lift(model.stiffness, t) * _away(model, state.pose) ** 2, axis=0)
     soft = lift(model.compliance, t)

@@ -130,6 +130,7 @@ def impulse_residual(
         before, after = speed(axes, v), speed(axes, V)
         drag = lift(model.viscous + model.back_emf, t)
         friction = -step * drag * ((before + after) / 2 if evaluation == 'symmetric' else after)
+        friction = friction - lift(model.armature, t) * (after - before)
         if model.dry:
             limit, creep = friction_limit(model, lam, step), lift(pick(model.creep, model.dry), t)
             u0, u1 = pick(before, model.dry), pick(after, model.dry)

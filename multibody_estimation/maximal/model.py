@@ -84,6 +84,8 @@ class Multibody:
     """Relaxation time tau of each elementary row, s; damping coefficient is tau/compliance; shape (m,)."""
     viscous: Array
     """Viscous friction of each axis, N m s/rad or N s/m; shape (na,)."""
+    armature: Array
+    """Inertia of a rotor that turns with the axis, kg m^2 or kg; shape (na,)."""
     coulomb: Array
     """Constant part of the dry friction limit, N m or N; shape (na,)."""
     load_radius: Array
@@ -156,10 +158,10 @@ class Multibody:
         """Return a checked state; shapes (nb, 7, *T) and (nb, 6, *T)."""
         n = len(self.bodies)
         for name, x, size in (('pose', pose, 7), ('velocity', velocity, 6)):
-            x = np.asarray(x, dtype=float)
-            if x.shape[:2] != (n, size):
-                raise EstimationError(f'The {name} has shape {x.shape}; this mechanism needs ({n}, {size}, ...).')
-            bad = np.argwhere(~np.isfinite(x))
+            number = np.asarray(x, dtype=float)
+            if number.shape[:2] != (n, size):
+                raise EstimationError(f'The {name} has shape {number.shape}; this mechanism needs ({n}, {size}, ...).')
+            bad = np.argwhere(~np.isfinite(number))
             if len(bad):
                 raise EstimationError(f"The {name} of body '{self.bodies[bad[0][0]]}' is not finite (component {bad[0][1]}).")
         length = np.linalg.norm(np.asarray(pose)[:, 3:], axis=1)

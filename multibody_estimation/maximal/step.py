@@ -42,7 +42,7 @@ class Outcome(NamedTuple):
     joint: Array
     """Impulse of each elementary constraint (order of ``model.rows``), N s or N m s; shape (m, *T)."""
     axis: Array
-    """Impulse of viscous and dry friction and back-EMF on each axis, N m s or N s; shape (na, *T)."""
+    """Impulse of viscous and dry friction, back-EMF and rotor inertia on each axis, N m s or N s; shape (na, *T)."""
     normal: Array
     """Normal impulse of each contact, N s; shape (nc, *T)."""
     tangential: Array
@@ -149,8 +149,11 @@ def step(model: Multibody, state: State, inputs: Array, step: Array | float, *, 
 
     # Eliminate joints and viscous friction: u_B = W lambda_B + c.
     sigma, ups = (lift(x, t) for x in regularisation(model.compliance, model.damping, h))
-    drag = lift(1 / positive(h * (model.viscous + model.back_emf), 1e-15), t)
-    a = jnp.concatenate([ups * (4 / h * g - speed(G, v)), jnp.zeros((na, *pose.shape[2:]))])
+    # Drag d and rotor inertia i act on an axis as -h d u+ - i (u+ - u): one row u+ + lambda/(h d + i) = i/(h d + i) u.
+    drag = 1 / positive(h * (model.viscous + model.back_emf) + model.armature, 1e-15)
+    carry = lift(model.armature * drag, t) * speed(axes, v)
+    drag = lift(drag, t)
+    a = jnp.concatenate([ups * (4 / h * g - speed(G, v)), -carry])
     bounded = [*range(k, r), *(m + i for i in model.dry)]
     S = K[:k, :k] + lift(jnp.eye(k), t) * jnp.concatenate([sigma, drag])[:, None]
     cross = jnp.moveaxis(pick(jnp.moveaxis(K[:k], 1, 0), bounded), 0, 1)

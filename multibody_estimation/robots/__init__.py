@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Robots that come with the package, each a function that returns a `Robot`."""
+"""Robots that come with the package, each a function that returns a `Robot`; `mechanisms` in maximal coordinates."""
 
 from multibody_estimation.robots import mechanisms
 from multibody_estimation.robots.cart_pole import cart_pole

@@ -57,7 +57,7 @@ def furuta(numbers: Mapping[str, float] | None = None, *, compliance: float = 1e
             raise EstimationError(f"The Furuta pendulum has no number '{name}'.{did_you_mean(name, names)}")
     x = {p.name: p.nominal for p in FURUTA} | dict(numbers or {})
     length, center = x['arm.length'], x['pendulum.center_of_mass']
-    soft = {'compliance': compliance, 'damping': damping, 'creep': 1e-2, 'dry': True}
+    soft: dict[str, Any] = {'compliance': compliance, 'damping': damping, 'creep': 1e-2, 'dry': True}
     rod = (x['pendulum.inertia'], x['pendulum.cross_inertia'], 4e-6)
     return multibody(
         [Body('arm', 0.2, (2e-3, 2e-3, x['arm.inertia'])), Body('rod', 0.1, rod, (length, 0, 0), center_of_mass=(0, 0, -center))],
@@ -137,7 +137,7 @@ def cart_pole(*, gain: float = 1.0, friction: float = 0.0, viscous: float = 0.1)
 
 def four_bar(*, crank: float = 0.1, coupler: float = 0.25, gain: float | None = 1.0, **joint: Any) -> Multibody:
     """Parallelogram in the x-z plane: two cranks, a coupler, four hinges about y; of 20 rows 17 are independent."""
-    rod = {'compliance': 1e-8, 'damping': 1e-3} | joint
+    rod: dict[str, Any] = {'compliance': 1e-8, 'damping': 1e-3} | joint
     y = (0, 1, 0)
     return multibody(
         [

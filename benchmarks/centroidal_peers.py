@@ -15,8 +15,7 @@ class Plain:
         n, nw = problem.noise_information.shape
         nx = problem.layout.size
         self.A = np.asarray(structure.dense(problem.entries, nx))
-        self.B = np.zeros((nx, nw))
-        self.B[list(structure.inputs), range(nw)] = 1
+        self.B = np.asarray(structure.drive(self.A))
         self.b = np.asarray(problem.offsets)
         self.Qi = np.stack([np.diag(q) for q in np.asarray(problem.noise_information)])
         self.y = np.hstack([np.asarray(v) for v in problem.values.values()])
@@ -72,7 +71,7 @@ class Plain:
     def roll(self, x, W):
         X = [x]
         for k, w in enumerate(W):
-            X.append(self.A[k] @ X[-1] + self.B @ w + self.b[k])
+            X.append(self.A[k] @ X[-1] + self.B[k] @ w + self.b[k])
         return np.array(X)
 
 
@@ -82,7 +81,7 @@ def skew(a):
 
 def numpy_ddp(plain, iterations=50, tolerance=1e-12):
     """Gauss-Newton DDP stage by stage, as one writes it first."""
-    A, B, n, nw = plain.A, plain.B, len(plain.A), plain.B.shape[1]
+    A, B, n, nw = plain.A, plain.B, len(plain.A), plain.B.shape[2]
     W = np.zeros((n, nw))
     X = plain.roll(plain.mean, W)
     now = plain.cost(X, W)
@@ -96,7 +95,7 @@ def numpy_ddp(plain, iterations=50, tolerance=1e-12):
                 vx, vxx = lx, lxx
                 continue
             va = vxx @ A[s]
-            qww, qwx, qw = plain.Qi[s] + B.T @ vxx @ B, B.T @ va, plain.Qi[s] @ W[s] + B.T @ vx
+            qww, qwx, qw = plain.Qi[s] + B[s].T @ vxx @ B[s], B[s].T @ va, plain.Qi[s] @ W[s] + B[s].T @ vx
             inverse = np.linalg.inv(qww)
             K[s], k[s] = -inverse @ qwx, -inverse @ qw
             vx, vxx = lx + A[s].T @ vx + qwx.T @ k[s], lxx + A[s].T @ va + qwx.T @ K[s]
@@ -107,7 +106,7 @@ def numpy_ddp(plain, iterations=50, tolerance=1e-12):
             Xn, Wn = [X[0] + alpha * first], np.empty_like(W)
             for s in range(n):
                 Wn[s] = W[s] + alpha * k[s] + K[s] @ (Xn[s] - X[s])
-                Xn.append(A[s] @ Xn[s] + B @ Wn[s] + plain.b[s])
+                Xn.append(A[s] @ Xn[s] + B[s] @ Wn[s] + plain.b[s])
             Xn = np.array(Xn)
             after = plain.cost(Xn, Wn)
             if after <= now * (1 + 1e-13):
@@ -132,7 +131,10 @@ def ekf(plain):
         x = x - P @ h.T @ plain.Ri[k] @ (plain.sense(x, plain.o[k]) - plain.y[k])
         kept.append((x, P, *predicted))
         if k < len(plain.A):
-            x, P = plain.A[k] @ x + plain.b[k], plain.A[k] @ P @ plain.A[k].T + plain.B @ np.linalg.inv(plain.Qi[k]) @ plain.B.T
+            x, P = (
+                plain.A[k] @ x + plain.b[k],
+                plain.A[k] @ P @ plain.A[k].T + plain.B[k] @ np.linalg.inv(plain.Qi[k]) @ plain.B[k].T,
+            )
     return [np.array(part) for part in zip(*kept, strict=True)]
 
 
@@ -173,7 +175,7 @@ def crocoddyl_solver(plain, solver='FDDP'):
     """
     import crocoddyl
 
-    nx, nw = len(plain.mean), plain.B.shape[1]
+    nx, nw = len(plain.mean), plain.B.shape[2]
 
     class Arrival(crocoddyl.ActionModelAbstract):
         def __init__(self):
@@ -200,7 +202,7 @@ def crocoddyl_solver(plain, solver='FDDP'):
                 data.xnext = x.copy()
             else:
                 data.cost += u @ plain.Qi[k] @ u / 2
-                data.xnext = plain.A[k] @ x + plain.B @ u + plain.b[k]
+                data.xnext = plain.A[k] @ x + plain.B[k] @ u + plain.b[k]
 
         def calcDiff(self, data, x, u=None):
             k = self.k
@@ -209,7 +211,7 @@ def crocoddyl_solver(plain, solver='FDDP'):
             data.Lx, data.Lxx = hr @ (plain.sense(x, plain.o[k]) - plain.y[k]), hr @ h
             if not (self.last or u is None):
                 data.Lu, data.Luu, data.Lxu = plain.Qi[k] @ u, plain.Qi[k], np.zeros((nx, nw))
-                data.Fx, data.Fu = plain.A[k], plain.B
+                data.Fx, data.Fu = plain.A[k], plain.B[k]
 
     n = len(plain.A)
     problem = crocoddyl.ShootingProblem(plain.mean, [Arrival(), *[Stage(k) for k in range(n)]], Stage(n))

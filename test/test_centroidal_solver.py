@@ -120,11 +120,11 @@ def test_linear_sensors_give_the_kalman_smoother_in_one_step(gait):
 
 def kkt_gauss_newton(plain, iterations=12):
     """Equality-constrained Gauss-Newton by sparse LU on states, inputs and multipliers: no Riccati recursion anywhere."""
-    n, nx, nw = len(plain.A), len(plain.mean), plain.B.shape[1]
+    n, nx, nw = len(plain.A), len(plain.mean), plain.B.shape[2]
     X, W = plain.roll(plain.mean, np.zeros((n, nw))), np.zeros((n, nw))
     size = (n + 1) * nx
     forward = sp.eye(size, format='csr')[nx:] - sp.hstack([sp.block_diag(list(plain.A)), sp.csr_matrix((n * nx, nx))])
-    D = sp.hstack([forward, -sp.block_diag([plain.B] * n)]).tocsc()
+    D = sp.hstack([forward, -sp.block_diag(list(plain.B))]).tocsc()
     for _ in range(iterations):
         hessians, gradients = [], []
         for k, x in enumerate(X):
@@ -134,7 +134,7 @@ def kkt_gauss_newton(plain, iterations=12):
         gradients[0] = gradients[0] + plain.P0i @ (X[0] - plain.mean)
         gradient = np.concatenate([*gradients, np.einsum('kij,kj->ki', plain.Qi, W).ravel()])
         K = sp.bmat([[sp.block_diag([*hessians, *plain.Qi]), D.T], [D, None]]).tocsc()
-        gap = (X[1:] - np.einsum('kij,kj->ki', plain.A, X[:-1]) - W @ plain.B.T - plain.b).ravel()
+        gap = (X[1:] - np.einsum('kij,kj->ki', plain.A, X[:-1]) - np.einsum('kij,kj->ki', plain.B, W) - plain.b).ravel()
         step = splu(K).solve(-np.r_[gradient, gap])[: size + n * nw]
         X, W = X + step[:size].reshape(X.shape), W + step[size:].reshape(W.shape)
     return X, W

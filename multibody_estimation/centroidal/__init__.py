@@ -3,10 +3,11 @@
 
 from multibody_estimation.centroidal.contacts import acceleration_at, sum_wrenches
 from multibody_estimation.centroidal.ddp import Settings, Trajectory, solve
-from multibody_estimation.centroidal.estimate import CentroidalEstimate, estimate_centroidal, load_centroidal
+from multibody_estimation.centroidal.estimate import estimate_centroidal
 from multibody_estimation.centroidal.lag import LagSmoother, Sample, make_sample, push, start_lag_smoother
 from multibody_estimation.centroidal.model import BLOCKS, StateLayout
 from multibody_estimation.centroidal.problem import Measurement, Problem, ProcessNoise, assemble
+from multibody_estimation.centroidal.result import CentroidalEstimate, load_centroidal
 from multibody_estimation.centroidal.robust import Loss
 
 __all__ = [

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Maximum a posteriori centroidal trajectory by differential dynamic programming with a free first state.
 
-Minimised over x_0 and the increments w_k of the dynamics x+ = A x + S w + b, with residuals r = g(x) - y:
+Minimised over x_0 and the increments w_k of the dynamics x+ = A x + B w + b, with residuals r = g(x) - y:
 
     J = 1/2 |x_0 - xbar_0|^2_{P0^-1} + sum_k 1/2 |g(x_k) - y_k|^2_{R_k^-1} + sum_k 1/2 |w_k|^2_{Q_k^-1}
 

@@ -37,8 +37,10 @@ def _integrate(layout, time, mass, start, rates):
     states[0] = start
     states[0, driven] = rates[0]
     for k in range(len(time) - 1):
+        half = states[k].copy()
+        half[driven] = (rates[k] + rates[k + 1]) / 2
         states[k + 1] = states[k] + offsets[k]
-        np.add.at(states[k + 1], rows, entries[k] * states[k, cols])
+        np.add.at(states[k + 1], rows, entries[k] * half[cols])
         states[k + 1, driven] = rates[k + 1]
     return states
 

@@ -131,8 +131,8 @@ def _drop_first(smoother: LagSmoother) -> LagSmoother:
     mean = x + posterior @ (p.prior_information @ (p.prior_mean - x) - lx[0])
     structure = chain(p.layout)
     a = structure.dense(p.entries[:1], p.layout.size)[0]
-    picked = np.array(structure.inputs)
-    covariance = (a @ posterior @ a.T).at[picked, picked].add(1 / p.noise_information[0])
+    drive = structure.drive(a)
+    covariance = a @ posterior @ a.T + (drive / p.noise_information[0]) @ drive.T
     information = jnp.linalg.inv(covariance)
 
     def shift(v):

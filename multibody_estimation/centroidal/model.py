@@ -2,12 +2,15 @@
 """The centroidal state of a legged robot, how it moves, and what sensors see of it.
 
 The state is x = (c, p, L, f, tau): center of mass, linear momentum, angular momentum about c, total force on the robot without
-gravity, and the rate of L, all in world axes. Between samples the rates are constant up to white increments,
+gravity, and the rate of L, all in world axes. From sample to sample the rates change by white increments, evenly in between,
 
-    c+ = c + dt p/m + dt^2/(2m) (f + m g)    p+ = p + dt (f + m g)    L+ = L + dt tau    f+ = f + w_f    tau+ = tau + w_tau,
+    c+ = c + dt p/m + dt^2/(2m) (f + w_f/2 + m g)    p+ = p + dt (f + w_f/2 + m g)    L+ = L + dt (tau + w_tau/2)
+    f+ = f + w_f    tau+ = tau + w_tau,
 
-after F. Bailly, J. Carpentier, P. Soueres, "Optimal estimation of the centroidal dynamics of legged robots" (ICRA 2021). The
-derivatives of the moment are not those of the report hal-03180052, which has 2[c] where -[f] and [c] belong.
+after F. Bailly, J. Carpentier, P. Soueres, "Optimal estimation of the centroidal dynamics of legged robots" (ICRA 2021), where
+the rates are constant until the next sample: momentum then runs half a sample behind force, a bias of dt/2 times the change of
+force that precise sensors show. The derivatives of the moment are not those of the report hal-03180052 either, which has 2[c]
+where -[f] and [c] belong.
 
 An unknown mass mu m is the one thing that would make the dynamics bilinear. Here p and f stand for momentum and force per
 nominal mass (times m), so that mu enters only what sensors see: the chain stays linear whatever is unknown.

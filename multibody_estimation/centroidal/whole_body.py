@@ -52,6 +52,8 @@ class WholeBody:
     """m/s^2; (3,)."""
     orientation_noise: jax.Array
     """rad; (3,)."""
+    placement_noise: jax.Array
+    """What the encoders' noise does not explain of the center of mass: footholds, bending legs, the URDF; m."""
     contact_force: jax.Array
     """A foot stands when it feels more than this, and until it feels less than half of it; N."""
 
@@ -74,6 +76,7 @@ def whole_body(
     gyroscope_noise: Any = 5e-3,
     accelerometer_noise: Any = 0.1,
     orientation_noise: Any = 5e-3,
+    placement_noise: float = 1e-3,
     contact_force: float | None = None,
 ) -> WholeBody:
     """Check and complete a `WholeBody`; noises are numbers or arrays, the contact force is 8 % of the weight by default."""
@@ -97,7 +100,7 @@ def whole_body(
         'encoder_noise': (encoder_noise, (nj,)), 'velocity_noise': (velocity_noise, (nj,)),
         'wrench_noise': (wrench_noise, (len(contacts), 6)), 'gyroscope_noise': (gyroscope_noise, (3,)),
         'accelerometer_noise': (accelerometer_noise, (3,)), 'orientation_noise': (orientation_noise, (3,)),
-        'contact_force': (0.08 * mass * 9.81 if contact_force is None else contact_force, ()),
+        'placement_noise': (placement_noise, ()), 'contact_force': (0.08 * mass * 9.81 if contact_force is None else contact_force, ()),
     }  # fmt: skip
     checked = {}
     for name, (number, shape) in noise.items():
@@ -260,7 +263,7 @@ def measure_instant(body: WholeBody, footholds: Footholds, now: Instant) -> tupl
         'linear_momentum': momentum[:3],
     }  # fmt: skip
     covariance = {
-        'center_of_mass': spread_c @ spread_c.T, 'contact_wrench': wrench_covariance,
+        'center_of_mass': spread_c @ spread_c.T + jnp.eye(3) * body.placement_noise**2, 'contact_wrench': wrench_covariance,
         'angular_momentum': spread_h[3:] @ spread_h[3:].T, 'linear_momentum': spread_h[:3] @ spread_h[:3].T,
     }  # fmt: skip
     switched = (standing != footholds.standing).any()

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The three passes of differential dynamic programming over a chain with affine, nearly diagonal dynamics
 //
-//     x+ = x + sum_z a[z] e_row[z] e_col[z]' x + S w + b,      S picks the states `inputs`.
+//     x+ = A (x + S w/2) + S w/2 + b,    A = 1 + sum_z a[z] e_row[z] e_col[z]',    S picks the states `inputs`.
 //
+// An increment w acts through the whole step: half of it is there before, half after. With B = (A + 1) S/2 all products with B
+// are means of V, A'V, VA and A'VA, which the recursion has anyway.
 // Integrators have few such terms (12 for 15 centroidal states), so A'VA costs hundreds of operations where a dense product
 // costs thousands: this, and no call overhead per stage, is what the kernel is for. Its JAX twins are in ddp_sweep.py.
 
@@ -29,16 +31,16 @@ struct Sweep {
   bool backward(long n, const double* a, const double* lx, const double* lxx, const double* w, const double* info, double mu,
                 double* k, double* K, double* C, double* vx, double* vxx, double* decrement) const {
     const int nx = this->nx(), nw = this->nw();
-    std::vector<double> t_(nx * nx), y_(nw * nx), l_(nw * nw), u_(nw), qx_(nx);
-    double *t = t_.data(), *y = y_.data(), *l = l_.data(), *u = u_.data(), *qx = qx_.data();
+    std::vector<double> t_(nx * nx), m_(nx * nx), y_(nw * nx), l_(nw * nw), u_(nw), qx_(nx);
+    double *t = t_.data(), *m = m_.data(), *y = y_.data(), *l = l_.data(), *u = u_.data(), *qx = qx_.data();
     for (int i = 0; i < nx; ++i) vx[i] = lx[n * nx + i];
     for (int i = 0; i < nx * nx; ++i) vxx[i] = lxx[n * nx * nx + i];
     double sum = 0;
     for (long s = n - 1; s >= 0; --s) {
       const double *as = a + s * nz, *ls = lxx + s * nx * nx, *is = info + s * nw, *ws = w + s * nw;
       double *ks = k + s * nw, *Ks = K + s * nw * nx, *Cs = C + s * nw * nw;
-      for (int i = 0; i < nx * nx; ++i) t[i] = vxx[i];  // t = A'V, then Qxx = t A
-      for (int i = 0; i < nx; ++i) qx[i] = lx[s * nx + i] + vx[i];
+      for (int i = 0; i < nx * nx; ++i) t[i] = vxx[i];  // t = A'V
+      for (int i = 0; i < nx; ++i) qx[i] = vx[i];
       for (int z = 0; z < nz; ++z) {
         const double az = as[z];
         double* to = t + cols[z] * nx;
@@ -46,18 +48,23 @@ struct Sweep {
         for (int j = 0; j < nx; ++j) to[j] += az * from[j];
         qx[cols[z]] += az * vx[rows[z]];
       }
+      for (int i = 0; i < nx; ++i) {  // m = A'V A
+        double *mi = m + i * nx, *ti = t + i * nx;
+        for (int j = 0; j < nx; ++j) mi[j] = ti[j];
+        for (int z = 0; z < nz; ++z) mi[cols[z]] += as[z] * ti[rows[z]];
+      }
       for (int i = 0; i < nw; ++i) {  // Qww (lower part), Qw, Qwx
         const int p = inputs[i];
-        for (int j = 0; j <= i; ++j) l[i * nw + j] = vxx[p * nx + inputs[j]];
+        for (int j = 0; j <= i; ++j) {
+          const int q = inputs[j];
+          l[i * nw + j] = 0.25 * (vxx[p * nx + q] + t[p * nx + q] + t[q * nx + p] + m[p * nx + q]);
+        }
         l[i * nw + i] += is[i] * (1 + mu);
-        u[i] = is[i] * ws[i] + vx[p];
-        for (int j = 0; j < nx; ++j) y[i * nx + j] = t[j * nx + p];
+        u[i] = is[i] * ws[i] + 0.5 * (vx[p] + qx[p]);
+        for (int j = 0; j < nx; ++j) y[i * nx + j] = 0.5 * (t[j * nx + p] + m[p * nx + j]);
       }
-      for (int i = 0; i < nx; ++i) {
-        double *v = vxx + i * nx, *ti = t + i * nx;
-        for (int j = 0; j < nx; ++j) v[j] = ls[i * nx + j] + ti[j];
-        for (int z = 0; z < nz; ++z) v[cols[z]] += as[z] * ti[rows[z]];
-      }
+      for (int i = 0; i < nx; ++i) qx[i] += lx[s * nx + i];
+      for (int i = 0; i < nx * nx; ++i) vxx[i] = ls[i] + m[i];
       for (int i = 0; i < nw; ++i) {  // Qww = L L'; y = L^-1 Qwx, u = L^-1 Qw
         for (int j = 0; j <= i; ++j) {
           double d = l[i * nw + j];
@@ -121,42 +128,43 @@ struct Sweep {
   void forward(long n, const double* a, const double* b, const double* x, const double* w, const double* k, const double* K,
                double alpha, const double* start, double* xs, double* ws) const {
     const int nx = this->nx(), nw = this->nw();
-    std::vector<double> d(nx);
+    std::vector<double> d(nx), half(nx);
     for (int i = 0; i < nx; ++i) xs[i] = start[i];
     for (long s = 0; s < n; ++s) {
       const double* now = xs + s * nx;
       double* next = xs + (s + 1) * nx;
-      for (int i = 0; i < nx; ++i) d[i] = now[i] - x[s * nx + i], next[i] = now[i] + b[s * nx + i];
-      for (int z = 0; z < nz; ++z) next[rows[z]] += a[s * nz + z] * now[cols[z]];
+      for (int i = 0; i < nx; ++i) d[i] = now[i] - x[s * nx + i], half[i] = now[i], next[i] = now[i] + b[s * nx + i];
       for (int i = 0; i < nw; ++i) {
         const double* row = K + (s * nw + i) * nx;
         double e = w[s * nw + i] + alpha * k[s * nw + i];
         for (int j = 0; j < nx; ++j) e += row[j] * d[j];
         ws[s * nw + i] = e;
         next[inputs[i]] += e;
+        half[inputs[i]] += 0.5 * e;
       }
+      for (int z = 0; z < nz; ++z) next[rows[z]] += a[s * nz + z] * half[cols[z]];
     }
   }
 
-  // P+ = F P F' + S C S', F = A + S K
+  // P+ = F P F' + B C B', F = A + B K
   void covariance(long n, const double* a, const double* K, const double* C, const double* first, double* P) const {
     const int nx = this->nx(), nw = this->nw();
-    std::vector<double> t(nx * nx), f(nx * nx);
+    std::vector<double> t(nx * nx), f(nx * nx), h(nx * nx), B(nx * nw), BC(nx * nw);
     for (int i = 0; i < nx * nx; ++i) P[i] = first[i];
     for (long s = 0; s < n; ++s) {
       const double* now = P + s * nx * nx;
       double* next = P + (s + 1) * nx * nx;
       auto apply = [&](const double* from, double* to) {  // to = F from
-        for (int i = 0; i < nx * nx; ++i) to[i] = from[i];
-        for (int z = 0; z < nz; ++z)
-          for (int j = 0; j < nx; ++j) to[rows[z] * nx + j] += a[s * nz + z] * from[cols[z] * nx + j];
+        for (int i = 0; i < nx * nx; ++i) to[i] = h[i] = from[i];
         for (int i = 0; i < nw; ++i) {
-          double* row = to + inputs[i] * nx;
+          double *row = to + inputs[i] * nx, *half = h.data() + inputs[i] * nx;
           for (int q = 0; q < nx; ++q) {
             const double c = K[(s * nw + i) * nx + q];
-            for (int j = 0; j < nx; ++j) row[j] += c * from[q * nx + j];
+            for (int j = 0; j < nx; ++j) row[j] += c * from[q * nx + j], half[j] += 0.5 * c * from[q * nx + j];
           }
         }
+        for (int z = 0; z < nz; ++z)
+          for (int j = 0; j < nx; ++j) to[rows[z] * nx + j] += a[s * nz + z] * h[cols[z] * nx + j];
       };
       apply(now, t.data());
       for (int i = 0; i < nx; ++i)
@@ -164,8 +172,21 @@ struct Sweep {
       apply(f.data(), t.data());
       for (int i = 0; i < nx; ++i)
         for (int j = 0; j < nx; ++j) next[i * nx + j] = 0.5 * (t[i * nx + j] + t[j * nx + i]);
-      for (int i = 0; i < nw; ++i)
-        for (int j = 0; j < nw; ++j) next[inputs[i] * nx + inputs[j]] += C[(s * nw + i) * nw + j];
+      for (double& e : B) e = 0;
+      for (int i = 0; i < nw; ++i) {
+        B[inputs[i] * nw + i] = 1;
+        for (int z = 0; z < nz; ++z)
+          if (cols[z] == inputs[i]) B[rows[z] * nw + i] += 0.5 * a[s * nz + z];
+      }
+      for (int i = 0; i < nx; ++i)
+        for (int j = 0; j < nw; ++j) {
+          double e = 0;
+          for (int q = 0; q < nw; ++q) e += B[i * nw + q] * C[(s * nw + q) * nw + j];
+          BC[i * nw + j] = e;
+        }
+      for (int i = 0; i < nx; ++i)
+        for (int q = 0; q < nw; ++q)
+          for (int j = 0; j < nx; ++j) next[i * nx + j] += BC[i * nw + q] * B[j * nw + q];
     }
   }
 };

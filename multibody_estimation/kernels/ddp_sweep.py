@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The three passes of differential dynamic programming over a chain of affine stages, compiled and in plain JAX.
 
-The dynamics of stage k are ``x+ = A_k x + S w + b_k``, where ``A_k`` is the identity plus a few entries and ``S`` picks the
-states that noise drives. The notation is that of D. Mayne, "A second-order gradient method for determining optimal trajectories
+The dynamics of stage k are ``x+ = A_k x + B_k w + b_k`` with ``B_k = (A_k + 1) S/2``, where ``A_k`` is the identity plus a few
+entries and ``S`` picks the states that noise drives: half of an increment is there at the beginning of the step, half comes at
+its end, so that a ramp of the driven states is integrated by the trapezoidal rule. The notation is that of D. Mayne, "A second-order gradient method for determining optimal trajectories
 of non-linear discrete-time systems" (1966): Q is the cost to go before the input is chosen, V after it.
 """
 
@@ -31,6 +32,10 @@ class Chain(NamedTuple):
         """Return the matrices A; shape (n, size, size)."""
         start = jnp.broadcast_to(jnp.eye(size), (len(entries), size, size))
         return start.at[:, np.array(self.rows), np.array(self.cols)].add(entries)
+
+    def drive(self, dense: jax.Array) -> jax.Array:
+        """Return the matrices B = (A + 1) S/2 for the matrices A; shape (n, size, nw)."""
+        return (dense + jnp.eye(dense.shape[-1]))[..., np.array(self.inputs)] / 2
 
 
 class Gains(NamedTuple):
@@ -92,7 +97,7 @@ def forward(
 
 
 def covariance(chain: Chain, entries: jax.Array, gains: Gains, first: jax.Array) -> jax.Array:
-    """Carry the covariance of the first state through P+ = F P F' + S Qww^-1 S', F = A + S K; shape (n+1, nx, nx)."""
+    """Carry the covariance of the first state through P+ = F P F' + B Qww^-1 B', F = A + B K; shape (n+1, nx, nx)."""
     if not available('ddp_covariance'):
         return covariance_twin(chain, entries, gains, first)
     shape = jax.ShapeDtypeStruct((len(entries) + 1, *first.shape), first.dtype)
@@ -105,15 +110,14 @@ def backward_twin(
 ) -> Gains:
     """`backward` in plain JAX."""
     nx, nw = lx.shape[1], inputs.shape[1]
-    picked = np.array(chain.inputs)
 
     def stage(carry, item):
         vx, vxx, decrement, good = carry
-        a, lx, lxx, w, info = item
+        a, b, lx, lxx, w, info = item
         va = vxx @ a
         qx, qxx = lx + a.T @ vx, lxx + a.T @ va
-        qw, qwx = info * w + vx[picked], va[picked]
-        qww = jnp.diag(info * (1 + mu)) + vxx[picked][:, picked]
+        qw, qwx = info * w + b.T @ vx, b.T @ va
+        qww = jnp.diag(info * (1 + mu)) + b.T @ vxx @ b
         # Elimination without pivoting on [Qww, Qwx, Qw, 1]: exact for positive definite Qww, and a few fused row operations
         # where XLA would call LAPACK for a 6 x 6 matrix.
         table = jnp.concatenate([qww, qwx, qw[:, None], jnp.eye(nw)], axis=1)
@@ -126,7 +130,8 @@ def backward_twin(
         carry = qx + qwx.T @ k, (hessian + hessian.T) / 2, decrement - qw @ k, good
         return carry, (k, gain, inverse)
 
-    items = (chain.dense(entries, nx), lx[:-1], lxx[:-1], inputs, information)
+    dense = chain.dense(entries, nx)
+    items = (dense, chain.drive(dense), lx[:-1], lxx[:-1], inputs, information)
     (vx, vxx, decrement, good), (k, gain, inverse) = jax.lax.scan(
         stage, (lx[-1], lxx[-1], jnp.zeros(()), jnp.array(True)), items, reverse=True
     )
@@ -144,27 +149,27 @@ def forward_twin(
     start: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     """`forward` in plain JAX."""
-    picked = np.array(chain.inputs)
+    dense = chain.dense(entries, states.shape[1])
 
     def stage(x, item):
-        a, b, old, w, gain = item
+        a, drive, b, old, w, gain = item
         w = w + gain @ (x - old)
-        return (a @ x + b).at[picked].add(w), (x, w)
+        return a @ x + drive @ w + b, (x, w)
 
-    items = (chain.dense(entries, states.shape[1]), offsets, states[:-1], inputs + alpha * gains.feedforward, gains.feedback)
+    items = (dense, chain.drive(dense), offsets, states[:-1], inputs + alpha * gains.feedforward, gains.feedback)
     last, (xs, ws) = jax.lax.scan(stage, start, items)
     return jnp.concatenate([xs, last[None]]), ws
 
 
 def covariance_twin(chain: Chain, entries: jax.Array, gains: Gains, first: jax.Array) -> jax.Array:
     """`covariance` in plain JAX."""
-    picked = np.array(chain.inputs)
-    closed = chain.dense(entries, len(first)).at[:, picked].add(gains.feedback)
+    dense = chain.dense(entries, len(first))
+    drive = chain.drive(dense)
 
     def stage(p, item):
-        f, inverse = item
-        after = (f @ p @ f.T).at[np.ix_(picked, picked)].add(inverse)
+        f, b, inverse = item
+        after = f @ p @ f.T + b @ inverse @ b.T
         return (after + after.T) / 2, p
 
-    last, before = jax.lax.scan(stage, first, (closed, gains.inverse))
+    last, before = jax.lax.scan(stage, first, (dense + drive @ gains.feedback, drive, gains.inverse))
     return jnp.concatenate([before, last[None]])

@@ -117,12 +117,7 @@ def test_starts_three_times_off_reach_the_same_optimum(window, fit):
     problem = prepare(robot(), [window], robot().parameters, None)
     for _ in range(5):
         factors = 3.0 ** rng.uniform(-1, 1, 9)
-        start = problem.binding
-        moved = (
-            tuple(replace(p, start=TRUTH[p.name] * f, scale=p.step) for p, f in zip(start.parameters, factors))
-            + start.parameters[9:]
-        )
-        other = type(problem)(replace(start, parameters=moved), problem.grid)
+        other = problem.starting_at([TRUTH[n] * f for n, f in zip(TRUTH, factors)] + [0.0, 0.0])
         again = identify(robot(), window, problem=other)
         assert again.converged
         assert np.abs((again.values - fit.values) / fit.std).max() < 0.1

@@ -11,8 +11,9 @@ from typing import Any
 from multibody_estimation import tree
 from multibody_estimation._jax import jax, jnp, value
 from multibody_estimation.errors import EstimationError, did_you_mean
+from multibody_estimation.identification import inertia
 
-__all__ = ['accelerations', 'get_number', 'inverse_dynamics', 'joint_names', 'mass_matrix', 'number_names', 'set_number']
+__all__ = ['accelerations', 'as_tree', 'get_number', 'inverse_dynamics', 'joint_names', 'mass_matrix', 'number_names', 'set_number', 'turns']  # fmt: skip
 
 
 @value
@@ -32,7 +33,9 @@ def _own(model: Any) -> bool:
 
 
 def _parts(model: Any) -> tuple[Any, dict]:
-    return (model.base, model.numbers) if isinstance(model, Numbered) else (model, {})
+    if not isinstance(model, Numbered):
+        return model, {}
+    return model.base, inertia.resolve(model.base, model.numbers)
 
 
 def joint_names(model: Any) -> tuple[str, ...]:
@@ -44,7 +47,24 @@ def number_names(model: Any) -> list[str]:
     """Dotted names of all numbers of a model that can be estimated."""
     if _own(model):
         return [f.name for f in dataclasses.fields(model) if not f.metadata.get('static')]
-    return list(tree.leaf_names(_parts(model)[0]))
+    base = _parts(model)[0]
+    return [*tree.leaf_names(base), *inertia.inertia_names(base)]
+
+
+def turns(model: Any, joint: str) -> bool:
+    """Whether a joint is an angle, for which a full turn is no difference."""
+    kinds = getattr(model, 'joint_types', None)
+    return kinds is None or kinds[joint_names(model).index(joint)] == 'revolute'
+
+
+def as_tree(model: Any) -> tree.Model:
+    """The model as a tree with all numbers in place, for functions that take one; some may be traced."""
+    if _own(model):
+        raise EstimationError('This sensor needs a model made of links and joints, not hand-written equations.')
+    base, numbers = _parts(model)
+    for name, number in numbers.items():
+        base = tree.set_leaf(base, name, number)
+    return base
 
 
 def get_number(model: Any, name: str) -> float:
@@ -54,6 +74,8 @@ def get_number(model: Any, name: str) -> float:
     if _own(model):
         return float(getattr(model, name))
     base, numbers = _parts(model)
+    if inertia.KEY in name:
+        return inertia.log_cholesky(base, name.split(inertia.KEY)[0])[name]
     return float(numbers[name] if name in numbers else tree.get_leaf(base, name))
 
 
@@ -61,19 +83,27 @@ def set_number(model: Any, name: str, new: Any) -> Any:
     """Return the model with one number replaced; a traced one is kept beside the tree."""
     if _own(model):
         return dataclasses.replace(model, **{name: new})
-    base, numbers = _parts(model)
+    base, numbers = (model.base, model.numbers) if isinstance(model, Numbered) else (model, {})
     if numbers or isinstance(new, jax.core.Tracer):
         return Numbered(base, {**numbers, name: new})
+    if inertia.KEY in name:
+        for leaf, number in inertia.resolve(base, {name: float(new)}).items():
+            base = tree.set_leaf(base, leaf, float(number))
+        return base
     return tree.set_leaf(base, name, float(new))
 
 
-def inverse_dynamics(model: Any, q: jax.Array, qd: jax.Array, qdd: jax.Array) -> jax.Array:
+def inverse_dynamics(
+    model: Any, q: Any, qd: Any, qdd: Any, *, drag: Any = None, slide: Any = None, widen: Any = 1.0
+) -> jax.Array:
     """Joint forces for a motion, friction and springs included; all (nq, n), N m or N.
 
-    Friction is the smooth law: it must have a slope where the speed changes sign.
+    Friction is the smooth law: it must have a slope where the speed changes sign. ``drag`` and ``slide`` are the speeds that viscous
+    and dry friction see where a stepper's own points are wanted; ``widen`` multiplies the width of the sign change.
     """
     if _own(model):
         return model.inverse_dynamics(q, qd, qdd)
+    drag, slide = qd if drag is None else drag, qd if slide is None else slide
     base, numbers = _parts(model)
     force = tree.small.inverse_dynamics(base, q, qd, qdd, numbers)
 
@@ -89,8 +119,10 @@ def inverse_dynamics(model: Any, q: jax.Array, qd: jax.Array, qdd: jax.Array) ->
         limit: Any = number(joint, 'coulomb')
         extra = number(joint, 'stribeck')
         if isinstance(extra, jax.core.Tracer) or extra:
-            limit = limit + extra * jnp.exp(-((qd[i] / number(joint, 'stribeck_velocity')) ** 2))
-        lost = number(joint, 'damping') * qd[i] + limit * jnp.tanh(qd[i] / number(joint, 'friction_velocity'))
+            limit = limit + extra * jnp.exp(-((slide[i] / number(joint, 'stribeck_velocity')) ** 2))
+        lost = number(joint, 'damping') * drag[i]
+        if isinstance(limit, jax.core.Tracer) or limit:
+            lost = lost + limit * jnp.tanh(slide[i] / (widen * number(joint, 'friction_velocity')))
         rows.append(force[i] + lost + number(joint, 'stiffness') * (q[i] - number(joint, 'spring_rest')))
     return jnp.stack(rows)
 

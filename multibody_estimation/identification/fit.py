@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`Fit`: what an identification found, what it is worth, and how it ended; prints as a table with a verdict, saves and loads as YAML."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ class Fit:
     covariance: np.ndarray
     """(p, p); infinite on the diagonal where the data tell nothing, zero where a bound holds the parameter."""
     held: tuple[int, ...]
-    """-1 at the lower bound, 1 at the upper, 0 free."""
+    """-1 at the lower bound, 1 at the upper, 0 free, 2 known beforehand (`track`)."""
     blind: tuple[str, ...]
     """What the data cannot tell, one sentence each."""
     converged: bool
@@ -45,10 +46,24 @@ class Fit:
     """Smoothed joint positions, (nq, n)."""
     time: Any = None
     """Seconds of each stage on the running axis, (n,)."""
+    starts: tuple[int, ...] = ()
+    """First stage of each recording, and n at the end."""
     external: Any = None
     """Joint force that the model does not explain, (nq, n-2), N m: positive pushes the joint forward."""
     seconds: float = 0.0
     """Time the solve took."""
+    problem: Any = field(default=None, repr=False, compare=False)
+    """What was solved; give it to a further `identify` or `track` of like recordings to spare the compilation."""
+    solution: Any = field(default=None, repr=False, compare=False)
+    correction: Any = field(default=None, repr=False, compare=False)
+    """Acceleration errors of the scheme that were taken out, (nq, n-2)."""
+
+    @cached_property
+    def motion(self) -> Any:
+        """Positions, speeds and external forces with their standard deviations; see `Motion`."""
+        from multibody_estimation.identification.motion import motion_of
+
+        return motion_of(self)
 
     @property
     def std(self) -> np.ndarray:
@@ -77,6 +92,8 @@ class Fit:
             value, sd = self.values[i], self.std[i]
             if not np.isfinite(sd):
                 spread = 'not told by the data'
+            elif self.held[i] == 2:
+                spread = 'known'
             elif self.held[i]:
                 spread = 'at its lower bound' if self.held[i] < 0 else 'at its upper bound'
             else:
@@ -136,11 +153,9 @@ class Fit:
         for name in rows:
             if name not in known:
                 raise EstimationError(f"{path}: '{name}' is no parameter of {robot.name}; is it the fit of another robot?")
-        from dataclasses import replace
-
         fixed = tuple(replace(known[n].with_start(r['value']), fixed=True) for n, r in rows.items())
         return cls(
-            robot=bind(robot, fixed).robot, names=tuple(rows), titles=tuple(r['title'] for r in rows.values()),
+            robot=replace(bind(robot, fixed).given, parameters=tuple(replace(p, fixed=False) for p in fixed)), names=tuple(rows), titles=tuple(r['title'] for r in rows.values()),
             units=tuple(r['unit'] for r in rows.values()), values=np.array([r['value'] for r in rows.values()]),
             covariance=np.array(d['covariance']), held=tuple(r['held'] for r in rows.values()), blind=tuple(d['cannot_tell']),
             converged=d['converged'], sentence=d['ended'], iterations=d['iterations'], cost=d['cost'], settings=d['settings'],

@@ -3,52 +3,25 @@
 
 import time as clock
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.signal import savgol_filter
 
 from multibody_estimation.errors import EstimationError
-from multibody_estimation.identification import dynamics
-from multibody_estimation.identification.binding import Binding, bind
+from multibody_estimation.identification.evaluation import SYMMETRIC, Evaluation
 from multibody_estimation.identification.fit import Fit
-from multibody_estimation.identification.grid import Grid, make_grid
-from multibody_estimation.identification.joint_space import JointSpace
-from multibody_estimation.identification.observations import Encoder
 from multibody_estimation.identification.parameters import Parameter, select
+from multibody_estimation.identification.problem import Problem, prepare
 from multibody_estimation.identification.robot import Robot
-from multibody_estimation.least_squares import parameter_information, solve
+from multibody_estimation.identification.summary import summarise
+from multibody_estimation.least_squares import Information, Solution, parameter_information, solve
 from multibody_estimation.window import Window
 
-__all__ = ['identify', 'prepare', 'track']
+__all__ = ['identify', 'track']
 
 WEIGHT = 1e-3
 """Allowed acceleration error (rad/s^2) for a model without error."""
-
-
-def first_positions(grid: Grid, nq: int) -> np.ndarray:
-    """Smoothed encoder readings at every stage, (nq, n); zero for joints that no encoder reads."""
-    q = np.zeros((nq, len(grid)))
-    for samples in grid.samples:
-        if not isinstance(samples.sensor, Encoder):
-            continue
-        for row, joint in enumerate(samples.index):
-            for a, b in zip(grid.starts[:-1], grid.starts[1:]):
-                seen = samples.weight[row, a:b] > 0
-                y = samples.values[row, a:b][seen]
-                y = np.unwrap(y) if samples.sensor.wrap else y
-                width = min(21, len(y) - 1 + len(y) % 2)
-                if width >= 5:
-                    y = savgol_filter(y, width, 3)
-                q[joint, a:b] = np.interp(np.arange(b - a), np.flatnonzero(seen), y)
-    return q
-
-
-def prepare(robot: Robot, windows: Sequence[Window], parameters: tuple[Parameter, ...], step: float | None) -> JointSpace:
-    """Bind the parameters and lay the recordings on the grid; the result can be solved many times."""
-    binding: Binding = bind(robot, parameters)
-    return JointSpace(binding, make_grid(binding.robot, windows, step))
 
 
 def identify(
@@ -61,11 +34,12 @@ def identify(
     fix: Iterable[str] = (),
     start: Mapping[str, float] | None = None,
     correction: bool = True,
+    evaluation: str | Evaluation | None = None,
     max_iterations: int = 60,
     tolerance: float = 1e-4,
     progress: Callable[[int, float, float], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
-    problem: JointSpace | None = None,
+    problem: Problem | None = None,
 ) -> Fit:
     """Estimate the parameters of a robot and its motion from one or several recordings.
 
@@ -73,136 +47,164 @@ def identify(
     step: seconds between states; default: the sample time of the first sensor. May be finer.
     fix, start: parameters to hold, and other first guesses, by name.
     correction: take out the discretisation error by deferred correction.
+    evaluation: ``symmetric``, or the points of a simulator whose own parameters are wanted: ``semi_implicit``, ``mujoco``.
     progress(iteration, cost, step) is called after every accepted step, cancelled() before each.
-    problem: the result of `prepare` for the same robot, recordings and parameters, to spare its compilation.
+    problem: the result of `prepare`, for these or other recordings, to spare its compilation.
     """
-    windows = [window] if isinstance(window, Window) else list(window)
+    windows = (window,) if isinstance(window, Window) else tuple(window)
     chosen = select(robot.parameters if parameters is None else parameters, fix=fix, start=start)
-    weight = float(robot.settings.get('weight', WEIGHT) if weight is None else weight)
-    if not weight > 0:
-        raise EstimationError(f'weight {weight} must be above zero (rad/s^2).')
+    weight = _positive('weight', robot.settings.get('weight', WEIGHT) if weight is None else weight)
     step = robot.settings.get('step') if step is None else step
-    problem = problem or prepare(robot, windows, chosen, step)
-    binding, grid = problem.binding, problem.grid
-    if not binding.parameters:
+    evaluation = robot.settings.get('evaluation', SYMMETRIC) if evaluation is None else evaluation
+    if problem is None:
+        problem = prepare(robot, windows, chosen, step, evaluation=evaluation)
+    elif windows != problem.windows:
+        problem = problem.with_windows(windows)
+    if not problem.binding.parameters:
         raise EstimationError('No parameter is free: nothing to identify. Use track for states with known parameters.')
+    correction = correction and problem.form.evaluation is SYMMETRIC
     began = clock.perf_counter()
-    z0 = binding.scaled(np.array([p.start for p in binding.parameters], dtype=float))
-    lower, upper = binding.bounds()
-    nq = len(dynamics.joint_names(robot.model))
-    q = first_positions(grid, nq)
-    M = np.asarray(problem.forces(q, z0)[1])  # type: ignore[attr-defined]
-    reference = np.maximum(np.abs(np.einsum('iik->ik', M)).mean(axis=1), 1e-12)
-    limits: dict[str, Any] = {'lower': lower, 'upper': upper, 'progress': progress, 'cancelled': cancelled}
-    count, z, fixed_correction = 0, z0, None
-    # Accelerations do not change when all forces and inertias grow alike: what they cannot tell at the start, no solve can.
-    look = problem.chain._linearise(q, z0, problem.data(1.0, reference, by_mass=True))  # type: ignore[attr-defined]
-    seen = parameter_information(look, problem.metric, np.zeros(len(z0), dtype=int), blind_below=1e-13)  # type: ignore[attr-defined]
-    # Starts may have an impossible mass matrix, whose inverse says nothing.
-    if not np.linalg.eigvalsh(np.moveaxis(M, -1, 0)).min() > 1e-2 * reference.min():
-        seen = replace(seen, blind=())
-    K = sum((np.outer(d, d) for d in seen.blind), np.zeros((len(z0), len(z0)))) * 1e6 * max(1.0, float(np.diag(seen.S).max()))
-    pin = (K, z0)
-    schedule = [w for w in (1.0, 0.1) if w > 10 * weight]
-    # Soft first, so that a start several times off does not drag the motion away from the readings.
-    for sigma in schedule:
-        loose = solve(problem.chain, q, z, problem.data(sigma, reference, pin=pin), max_iterations=15, damping=1e-3,  # type: ignore[attr-defined]
-                      tolerance=1.0, **limits)  # fmt: skip
-        count, q, z = count + loose.iterations, loose.states, loose.parameters
-    last = solve(problem.chain, q, z, problem.data(weight, reference, pin=pin), max_iterations=max_iterations,  # type: ignore[attr-defined]
-                 tolerance=max(tolerance, 1e-2), **limits)  # fmt: skip
-    count += last.iterations
-    shift = 0.0
-    for _ in range(2 if correction else 1):
-        if correction:
-            fixed_correction = problem.defect(last.states, last.parameters)  # type: ignore[attr-defined]
-        data = problem.data(weight, reference, by_mass=True, correction=fixed_correction, pin=pin)
-        before = last.parameters
-        last = solve(problem.chain, last.states, last.parameters, data, max_iterations=max_iterations,  # type: ignore[attr-defined]
-                     damping=1e-9, tolerance=tolerance, **limits)  # fmt: skip
-        count += last.iterations
-        P = last.arrow.P.at[: len(z0), : len(z0)].add(-K)
-        arrow = replace(last.arrow, P=P)
-        info = parameter_information(arrow, problem.metric, last.held)  # type: ignore[attr-defined]
-        if len(info.blind) < len(seen.blind):
-            info = replace(info, blind=seen.blind, covariance=hide(info.covariance, seen))
-        sd = np.sqrt(np.diag(info.covariance))
-        good = np.isfinite(sd) & (sd > 0)
-        shift = float(np.abs((last.parameters - before)[good] / sd[good]).max(initial=0.0))
-        if shift < 0.3 or not last.converged:
-            break
-    settings = {'form': 'joint_space', 'weight': weight, 'step': grid.step, 'correction': correction, 'correction_shift': shift}
-    return summarise(problem, last, info, count, settings, windows, clock.perf_counter() - began)
+    search = Search(problem, weight, max_iterations, tolerance, progress, cancelled)
+    last, info, count, shift, held_correction = search.run(correction)
+    settings = {'form': 'joint_space', 'weight': weight, 'step': problem.grid.step, 'correction': bool(correction),
+                'correction_shift': shift, 'evaluation': problem.form.evaluation.name}  # fmt: skip
+    return summarise(problem, last, info, count, settings, held_correction, clock.perf_counter() - began)
 
 
-def hide(covariance: np.ndarray, seen: Any) -> np.ndarray:
-    """Covariance with infinite variances where the look before the solve found the data blind."""
-    unknown = np.isinf(np.diag(seen.covariance))
-    out = np.where(np.outer(unknown, unknown), 0.0, covariance)
-    out[unknown, unknown] = np.inf
-    return out
+def _positive(name: str, value: Any) -> float:
+    if not (np.isfinite(value) and value > 0):
+        raise EstimationError(f'{name} {value} must be above zero (rad/s^2).')
+    return float(value)
 
 
-def summarise(
-    problem: JointSpace, last: Any, info: Any, count: int, settings: dict, windows: Sequence[Window], seconds: float
+@dataclass(frozen=True)
+class Search:
+    """The order of the solves: soft and force-whitened first, then stiff, then whitened by mass and corrected."""
+
+    problem: Problem
+    weight: float
+    max_iterations: int
+    tolerance: float
+    progress: Callable[[int, float, float], None] | None
+    cancelled: Callable[[], bool] | None
+
+    def _solve(self, q: Any, z: np.ndarray, data: dict, **options: Any) -> Solution:
+        lower, upper = self.problem.binding.bounds()
+        return solve(self.problem.form.chain, q, z, data, metric=self.problem.metric, lower=lower, upper=upper,
+                     progress=self.progress, cancelled=self.cancelled, **options)  # fmt: skip
+
+    def run(self, correction: bool) -> tuple[Solution, Information, int, float, Any]:
+        """Solution, information, iterations, shift by the last correction in standard deviations, the correction."""
+        problem, form = self.problem, self.problem.form
+        q = problem.start()
+        z = z0 = problem.binding.scaled(problem.binding.starts())
+        M = np.asarray(form.forces(q, z0, problem.data(1.0))[1])[:, :, : problem.grid.count - 2]
+        reference = np.maximum(np.abs(np.einsum('iik->ik', M)).mean(axis=1), 1e-12)
+        unseen = self._unseen(q, z0, M, reference)
+        K = pin_matrix(unseen, len(z0))
+        pin = (K, z0)
+        count = 0
+        sharp = form.evaluation.sharp
+        # Soft first, so that a start several times off does not drag the motion away from the readings.
+        for sigma, widen in ((1.0, 30.0), (0.1, 10.0)):
+            if sigma > 10 * self.weight:
+                data = problem.data(sigma, reference=reference, pin=pin, widen=widen)
+                loose = self._solve(q, z, data, max_iterations=15, damping=1e-3, tolerance=1.0)
+                count, q, z = count + loose.iterations, loose.states, loose.parameters
+        for widen in (3.0, 1.0) if sharp else (1.0,):
+            data = problem.data(self.weight, reference=reference, pin=pin, widen=widen)
+            last = self._solve(q, z, data, max_iterations=self.max_iterations, tolerance=max(self.tolerance, 1e-2))
+            count, q, z = count + last.iterations, last.states, last.parameters
+        shift, fixed = 0.0, None
+        for _ in range(2 if correction else 1):
+            fixed = form.defect(last.states, last.parameters, data) if correction else None
+            data = problem.data(self.weight, reference=reference, by_mass=True, correction=fixed, pin=pin)
+            before = last.parameters
+            last = self._solve(
+                last.states, before, data, max_iterations=self.max_iterations, damping=1e-9, tolerance=self.tolerance
+            )
+            count += last.iterations
+            info = self._information(last, K, unseen)
+            sd = np.sqrt(np.diag(info.covariance))
+            good = np.isfinite(sd) & (sd > 0)
+            shift = float(np.abs((last.parameters - before)[good] / sd[good]).max(initial=0.0))
+            if shift < 0.3 or not last.converged:
+                break
+        return last, info, count, shift, fixed
+
+    def _unseen(self, q: Any, z0: np.ndarray, M: np.ndarray, reference: np.ndarray) -> Information:
+        """Directions that accelerations cannot tell at the start: no solve can (all forces and inertias grown alike, say)."""
+        data = self.problem.data(1.0, reference=reference, by_mass=True, widen=30.0)
+        look = self.problem.form.chain.normal(q, z0, data)
+        seen = parameter_information(look, self.problem.metric, np.zeros(len(z0), dtype=int), blind_below=1e-13)
+        # Starts may have an impossible mass matrix, whose inverse says nothing.
+        if not np.linalg.eigvalsh(np.moveaxis(M, -1, 0)).min() > 1e-2 * reference.min():
+            seen = replace(seen, blind=())
+        return seen
+
+    def _information(self, last: Solution, K: np.ndarray, unseen: Information) -> Information:
+        """Second-order picture at the solution, without the pins."""
+        p = len(K)
+        arrow = replace(last.arrow, P=last.arrow.P.at[:p, :p].add(-K))
+        info = parameter_information(arrow, self.problem.metric, last.held)
+        if len(info.blind) < len(unseen.blind):
+            unknown = np.isinf(np.diag(unseen.covariance))
+            covariance = np.where(np.outer(unknown, unknown), 0.0, info.covariance)
+            covariance[unknown, unknown] = np.inf
+            info = replace(info, blind=unseen.blind, covariance=covariance)
+        return info
+
+
+def pin_matrix(unseen: Information, p: int) -> np.ndarray:
+    """Information that holds the unseen directions, (p, p)."""
+    K = sum((np.outer(d, d) for d in unseen.blind), np.zeros((p, p)))
+    return K * 1e6 * max(1.0, float(np.diag(unseen.S).max(initial=0.0)))
+
+
+def track(
+    fit: Fit | Robot,
+    window: Window | Sequence[Window],
+    *,
+    weight: float | None = None,
+    step: float | None = None,
+    problem: Problem | None = None,
 ) -> Fit:
-    """Put a solution into words and physical units."""
-    binding, grid = problem.binding, problem.grid
-    slopes = binding.slopes(last.parameters)
-    with np.errstate(invalid='ignore'):
-        covariance = info.covariance * np.outer(slopes, slopes)
-    values = binding.values(np.asarray(last.parameters))
-    ratio, rows = {}, 0
-    model, _, numbers = binding.apply(values)
-    q = np.asarray(last.states)
-    for samples, own in zip(grid.samples, numbers):
-        if isinstance(samples.sensor, Encoder):
-            r = q[list(samples.index)] + np.array(own['offset'], dtype=float)[:, None] - samples.values
-            if samples.sensor.wrap:
-                r = r - 2 * np.pi * np.round(r / (2 * np.pi))
-            seen = samples.weight > 0
-            ratio[samples.sensor.signal] = float(np.sqrt(np.mean((r * samples.weight)[seen] ** 2)))
-            rows += int(seen.sum())
-    excess = max(1.0, float(last.cost) / max(rows - len(values), 1))
-    fixed = tuple(replace(p.with_start(v), fixed=True) for p, v in zip(binding.parameters, values))
-    force = np.asarray(problem.forces(q, last.parameters)[0])  # type: ignore[attr-defined]
-    return Fit(
-        robot=bind(binding.robot, fixed).robot, names=binding.names, titles=tuple(p.title for p in binding.parameters),
-        units=tuple(p.unit for p in binding.parameters), values=values, covariance=covariance * excess,
-        held=tuple(int(k) for k in last.held), blind=blind_sentences(binding, info.blind), converged=last.converged,
-        sentence=last.sentence, iterations=count, cost=float(last.cost), settings=settings, noise_ratio=ratio,
-        truth=dict(windows[0].truth), positions=q, time=grid.time, external=force, seconds=seconds,
-    )  # fmt: skip
+    """Estimate the motion and the unexplained joint forces with all parameters known.
 
-
-def blind_sentences(binding: Binding, directions: Iterable[np.ndarray]) -> tuple[str, ...]:
-    """What the data cannot tell, in words."""
-    out = []
-    for d in directions:
-        parts = [i for i in np.argsort(-np.abs(d)) if abs(d[i]) > 0.05 * np.abs(d).max()]
-        titles = [binding.parameters[i].title for i in parts]
-        if len(titles) == 1:
-            out.append(f'{titles[0]}: nothing in the recording depends on it. Fix it, or excite the robot.')
-        elif len(titles) == 2:
-            together = 'ratio' if d[parts[0]] * d[parts[1]] > 0 else 'sum'
-            out.append(f'{titles[0]} and {titles[1]}, only their {together}. Fix one of them.')
-        else:
-            out.append(f'{", ".join(titles[:-1])} and {titles[-1]}, only combinations of them. Fix one of them.')
-    return tuple(out)
-
-
-def track(fit: Fit | Robot, window: Window | Sequence[Window], *, weight: float | None = None, step: float | None = None) -> Fit:
-    """Estimate the motion and the unexplained joint forces with all parameters known."""
-    robot = fit.robot if isinstance(fit, Fit) else fit
-    settings = fit.settings if isinstance(fit, Fit) else robot.settings
-    windows = [window] if isinstance(window, Window) else list(window)
-    weight = float(weight or settings.get('weight', WEIGHT))
-    problem = prepare(robot, windows, (), step or settings.get('step'))
-    none = np.zeros(0)
+    Takes a `Fit`, or a `Robot` whose parameters are to be taken at their starts. problem: the ``problem`` of an earlier result, to
+    spare the compilation; the parameters of ``fit`` count.
+    """
+    settings = fit.settings if isinstance(fit, Fit) else fit.settings
+    windows = (window,) if isinstance(window, Window) else tuple(window)
+    weight = _positive('weight', settings.get('weight', WEIGHT) if weight is None else weight)
+    robot, values = known(fit)
+    if problem is None:
+        evaluation = settings.get('evaluation', SYMMETRIC)
+        problem = prepare(robot, windows, None, step or settings.get('step'), free=False, evaluation=evaluation)
+    elif windows != problem.windows:
+        problem = problem.with_windows(windows)
+    problem = problem.starting_at(values)
+    z = problem.binding.scaled(values)
     began = clock.perf_counter()
-    q = first_positions(problem.grid, problem.nq)  # type: ignore[attr-defined]
-    data = problem.data(weight, np.ones(problem.nq), by_mass=True)  # type: ignore[attr-defined]
-    last = solve(problem.chain, q, none, data, lower=none, upper=none, damping=1e-6)  # type: ignore[attr-defined]
-    info = parameter_information(last.arrow, problem.metric, last.held)  # type: ignore[attr-defined]
-    chosen = {'form': 'joint_space', 'weight': weight, 'step': problem.grid.step}
-    return summarise(problem, last, info, last.iterations, chosen, windows, clock.perf_counter() - began)
+    options: dict[str, Any] = {'metric': problem.metric, 'lower': z, 'upper': z}
+    last = solve(problem.form.chain, problem.start(), z, problem.data(weight, by_mass=True, widen=30.0), damping=1e-6,
+                 tolerance=1.0, **options)  # fmt: skip
+    correction = None
+    if problem.form.evaluation is SYMMETRIC:
+        correction = problem.form.defect(last.states, z, problem.data(weight))
+    data = problem.data(weight, by_mass=True, correction=correction)
+    last = solve(problem.form.chain, last.states, z, data, damping=1e-6, **options)
+    info = parameter_information(last.arrow, problem.metric, last.held)
+    chosen = {'form': 'joint_space', 'weight': weight, 'step': problem.grid.step, 'evaluation': problem.form.evaluation.name}
+    return summarise(problem, last, info, last.iterations, chosen, correction, clock.perf_counter() - began)
+
+
+def known(fit: Fit | Robot) -> tuple[Robot, np.ndarray]:
+    """Robot and values of its parameters, for work with known parameters."""
+    if isinstance(fit, Fit):
+        return fit.robot, np.asarray(fit.values)
+    free = [p for p in fit.parameters if not p.fixed]
+    for p in free:
+        if p.start is None:
+            raise EstimationError(f'{p.name}: has no start; a robot whose states are tracked needs all its numbers.')
+    return fit, np.array([p.start for p in free], dtype=float)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The joint-space form: joint positions as the only states, inverse dynamics on windows of three stages, time-symmetric.
+"""The joint-space form: joint positions as the only states, inverse dynamics on windows of three stages.
 
 Rows of window k (stages k-1, k, k+1; v and a are central differences):
 
@@ -9,234 +9,268 @@ Rows of window k (stages k-1, k, k+1; v and a are central differences):
 W is a constant diagonal at first (impulse whitening), the mass matrix later: force residuals shrink with the inertias, so a constant W
 lets soft weights pull all inertias to zero. For W = M(q, chi) the exact Jacobian needs no derivative of M^-1: with e frozen,
 d(M^-1 F) = M^-1 d[ID(q, v, a - e) - tau].
+
+Everything that comes from a recording is an argument of the compiled functions: window after window runs through one program.
 """
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
 from multibody_estimation._jax import jax, jnp
-from multibody_estimation.identification import dynamics
+from multibody_estimation.identification import deferred_correction, dynamics
 from multibody_estimation.identification.binding import Binding
+from multibody_estimation.identification.evaluation import SYMMETRIC, Evaluation
 from multibody_estimation.identification.grid import Grid, input_means
-from multibody_estimation.identification.observations import Custom, Encoder, JointTorque
+from multibody_estimation.identification.sensor_rows import sensor_rows, tangents
 from multibody_estimation.least_squares import Arrow, Chain, assemble, block_size
 
-__all__ = ['JointSpace']
+__all__ = ['JointForm', 'joint_form', 'recorded']
 
 
-@dataclass(frozen=True)
-class JointSpace:
-    """The residuals of one identification and its compiled functions."""
+def recorded(binding: Binding, grid: Grid) -> dict:
+    """The recordings as arrays: the arguments of the compiled functions that do not change during a solve."""
+    h, inner = grid.step, grid.time[1:-1]
+    numbers = binding.known_inputs()
+    known = [input_means(np, _arrays(t), inner, h, n['delay']) for t, n in zip(grid.inputs, numbers)]
+    return {
+        'step': jnp.float64(h),
+        'time': jnp.asarray(inner),
+        'linked': jnp.asarray(grid.linked),
+        'tables': [tuple(map(jnp.asarray, _arrays(t))) for t in grid.inputs],
+        'means': [tuple(map(jnp.asarray, m)) for m in known],
+        'samples': [tuple(map(jnp.asarray, (s.values, s.weight, s.lag))) for s in grid.samples],
+        'spare': jnp.asarray((np.arange(len(grid)) >= grid.count).astype(float)),
+    }
+
+
+def _arrays(table: Any) -> tuple[np.ndarray, ...]:
+    return table.time, table.value, table.first, table.second
+
+
+@dataclass(frozen=True, eq=False)
+class JointForm:
+    """Residuals of one robot with one set of parameters; compiled once, solved for any recording of about the same length."""
 
     binding: Binding
-    grid: Grid
+    at_stage: tuple[bool, ...]
+    """For each sensor: all samples lie exactly at stages."""
+    turns: tuple[tuple[bool, ...], ...]
+    """For each sensor: which columns are angles."""
+    free: bool = True
+    """False: the parameters are known, only states are estimated."""
+    evaluation: Evaluation = SYMMETRIC
 
-    def __post_init__(self) -> None:
-        nq = len(dynamics.joint_names(self.binding.robot.model))
-        block = block_size(nq, 3)
-        n = len(self.grid)
-        metric = np.zeros(-(-n * nq // block) * block)
-        strongest = max(float(s.weight.max()) for s in self.grid.samples)
-        metric[: n * nq] = strongest**2
-        object.__setattr__(self, 'metric', jnp.asarray(metric.reshape(-1, block)))
-        object.__setattr__(self, 'nq', nq)
-        object.__setattr__(self, 'count', len(self.binding.parameters))
-        object.__setattr__(self, 'chain', Chain(self.linearise, self.retract, self.metric))  # type: ignore[attr-defined]
-        object.__setattr__(self, 'defect', jax.jit(self._defect))
-        object.__setattr__(self, 'forces', jax.jit(self._forces))
+    width = 3
 
-    # What changes between solves is data, so that nothing is compiled twice.
-    def data(
-        self, sigma_a: float, reference: np.ndarray, *, by_mass: bool = False, correction: Any = None, pin: Any = None
-    ) -> dict:
-        """Arguments of a solve: allowed acceleration error (rad/s^2), constant whitening (nq,), correction (nq, n-2)."""
-        m = len(self.grid) - 2
-        return {
-            'sigma_a': jnp.float64(sigma_a),
-            'reference': jnp.asarray(reference),
-            'by_mass': jnp.float64(by_mass),
-            'correction': jnp.zeros((self.nq, m)) if correction is None else correction,  # type: ignore[attr-defined]
-            'samples': [(s.values, s.weight, s.lag) for s in self.grid.samples],
-            'linked': jnp.asarray(self.grid.linked),
-            'pin': (jnp.zeros((self.count, self.count)), jnp.zeros(self.count)) if pin is None else pin,  # type: ignore[attr-defined]
-        }
+    @cached_property
+    def nq(self) -> int:
+        """Unknowns per stage."""
+        return len(dynamics.joint_names(self.binding.robot.model))
 
-    def retract(self, q, step, parameters, parameter_step):
+    @property
+    def block(self) -> int:
+        """Unknowns per block of the normal equations."""
+        return block_size(self.nq, 3)
+
+    @property
+    def columns(self) -> int:
+        """Columns of the border."""
+        return len(self.binding.parameters) if self.free else 0
+
+    @cached_property
+    def chain(self) -> Chain:
+        """The compiled solver functions."""
+        return Chain(self.linearise, self.retract)
+
+    @cached_property
+    def forces(self) -> Any:
+        """``forces(q, z, data)``: force residual (nq, n-2) in N m and mass matrix (nq, nq, n-2), compiled."""
+        return jax.jit(self._forces)
+
+    @cached_property
+    def defect(self) -> Any:
+        """``defect(q, z, data)``: see `deferred_correction`, compiled."""
+        return jax.jit(self._defect)
+
+    @cached_property
+    def rows(self) -> Any:
+        """``rows(q, z, data)``: `dynamics_rows`, compiled."""
+        return jax.jit(self.dynamics_rows)
+
+    @cached_property
+    def rollout(self) -> Any:
+        """``rollout(x, v, force, z, step)``: see `_rollout`, compiled."""
+        return jax.jit(self._rollout)
+
+    @cached_property
+    def readings(self) -> Any:
+        """``readings(q, z, data)``: whitened residuals of each sensor, tuple of (k, n), compiled."""
+        count = len(self.binding.robot.sensors)
+        return jax.jit(lambda q, z, data: tuple(sensor_rows(self, k, q, z, data, jacobian=False)[0] for k in range(count)))
+
+    def retract(self, q, step, parameters, parameter_step, data):
         """Positions after a step; q (nq, n)."""
         nq, n = q.shape
         return q + step.reshape(-1)[: n * nq].reshape(n, nq).T
 
-    def applied(self, inputs, qd, part: int = 0):
+    def applied(self, inputs, qd, data, part: int = 0, back_emf: bool = True):
         """Joint forces of the inputs at the inner stages, (nq, n-2); part 0: hat mean, 1: before, 2: after the stage."""
         robot, names = self.binding.robot, dynamics.joint_names(self.binding.robot.model)
         rows = [jnp.zeros_like(qd[0]) for _ in names]
-        for source, numbers, table in zip(robot.inputs, inputs, self.grid.inputs):
-            if isinstance(numbers['delay'], jax.core.Tracer):
-                u = input_means(table, self.grid.time[1:-1], self.grid.step, numbers['delay'])[part]
-            else:  # a known delay: the means are numbers, computed once while compiling
-                with jax.ensure_compile_time_eval():
-                    u = input_means(table, self.grid.time[1:-1], self.grid.step, numbers['delay'])[part]
+        for source, numbers, table, means in zip(robot.inputs, inputs, data['tables'], data['means']):
+            known = not isinstance(numbers['delay'], jax.core.Tracer)
+            u = means[part] if known else input_means(jnp, table, data['time'], data['step'], numbers['delay'])[part]
             j = names.index(source.joint)
-            rows[j] = rows[j] + numbers['gain'] * u + numbers['offset'] - numbers['back_emf'] * qd[j]
+            rows[j] = rows[j] + numbers['gain'] * u + numbers['offset']
+            if back_emf:
+                rows[j] = rows[j] - numbers['back_emf'] * qd[j]
         return jnp.stack(rows)
 
-    def _motion(self, q):
-        h = self.grid.step
+    def motion(self, q, data):
+        """Position, central velocity and acceleration at the inner stages, each (nq, n-2)."""
+        h = data['step']
         return q[:, 1:-1], (q[:, 2:] - q[:, :-2]) / (2 * h), (q[:, 2:] - 2 * q[:, 1:-1] + q[:, :-2]) / h**2
 
-    def _force(self, q, qd, qdd, z):
+    def _force(self, q, qd, qdd, drag, slide, z, data):
         model, inputs, _ = self.binding.apply(self.binding.values(z))
-        return dynamics.inverse_dynamics(model, q, qd, qdd) - self.applied(inputs, qd)
+        part = 0 if self.evaluation is SYMMETRIC else 2
+        widen = data['widen'] if self.evaluation.sharp else 1.0
+        needed = dynamics.inverse_dynamics(model, q, qd, qdd, drag=drag, slide=slide, widen=widen)
+        return needed - self.applied(inputs, drag, data, part)
 
-    def _forces(self, q, z):
-        """Force residual (nq, n-2), N m: what an external force must have given; and the mass matrix (nq, nq, n-2)."""
-        position, speed, acceleration = self._motion(q)
+    def _at(self, q, data, correction):
+        """Arguments of the force residual, and what their rows are made of: weights of (v, a) in each."""
+        position, v, a = self.motion(q, data)
+        if self.evaluation is SYMMETRIC:
+            return (position, v, a - correction, v, v), ()
+        h = data['step']
+        points = [v + shift * a for shift in self.evaluation.shifts(h)]
+        return (position, points[0], a - correction, points[1], points[2]), self.evaluation.shifts(h)
+
+    def _forces(self, q, z, data):
+        at, _ = self._at(q, data, data['correction'])
         model, _, _ = self.binding.apply(self.binding.values(z))
-        return self._force(position, speed, acceleration, z), dynamics.mass_matrix(model, position, speed)[0]
+        return self._force(*at, z, data), dynamics.mass_matrix(model, at[0], at[1])[0]
+
+    def window_columns(self, Jq, Jv, Ja, Jp, h):
+        """Columns for the three stages of a window and the parameters, from those for position, velocity, acceleration."""
+        return jnp.concatenate([Ja / h**2 - Jv / (2 * h), Jq - 2 * Ja / h**2, Ja / h**2 + Jv / (2 * h), Jp], axis=1)
+
+    def dynamics_rows(self, q, z, data):
+        """Whitened residual (nq, n-2) and Jacobian (nq, 3 nq + p, n-2) of the dynamics."""
+        nq, h = self.nq, data['step']
+        (position, v, a, drag, slide), shifts = self._at(q, data, data['correction'])
+
+        def force(*at):
+            return self._force(*at, data)
+
+        residual = force(position, v, a, drag, slide, z)
+        M = tangents(lambda x: force(position, v, x, drag, slide, z), a)
+        error = dynamics.solve_small(M, residual) * data['by_mass']
+        ae = a - error
+        if not shifts:  # all velocities are one
+            J = tangents(lambda x, y, w: force(x, y, w, y, y, z), position, v, ae)
+            Jq, Jv, Ja = J[:, :nq], J[:, nq : 2 * nq], J[:, 2 * nq :]
+        else:
+            J = tangents(lambda x, y, w, d, s: force(x, y, w, d, s, z), position, v, ae, drag, slide)
+            Jq, Jg, Ja, Jd, Js = (J[:, i * nq : (i + 1) * nq] for i in range(5))
+            Jv = Jg + Jd + Js
+            Ja = Ja + shifts[0] * Jg + shifts[1] * Jd + shifts[2] * Js
+        Jp = tangents(lambda y: force(position, v, ae, drag, slide, y), z) if self.columns else jnp.zeros((nq, 0, v.shape[1]))
+        J = self.window_columns(Jq, Jv, Ja, Jp, h)
+        scale = data['linked'] / data['sigma_a']
+        white = 1 / data['reference']
+        row = jnp.where(data['by_mass'] > 0, error, residual * white[:, None]) * scale
+        J = jnp.where(data['by_mass'] > 0, dynamics.solve_small(M, J), J * white[:, None, None]) * scale
+        return row, J
 
     def linearise(self, q, z, data) -> Arrow:
         """Normal equations of all rows at positions q (nq, n) and scaled parameters z (p,)."""
-        nq, n, h, p = self.nq, q.shape[1], self.grid.step, len(self.binding.parameters)  # type: ignore[attr-defined]
-        position, speed, acceleration = self._motion(q)
-        size = {'unknowns': nq, 'stages': n, 'block': block_size(nq, 3)}
-
-        # Rows of the dynamics.
-        def tangents(f, *at):
-            """Columns df/d(each entry of each argument), one forward pass each: (rows, columns, m)."""
-            columns = []
-            for a, x in enumerate(at):
-                for i in range(x.shape[0]):
-                    seed = jnp.zeros_like(x).at[i].set(1.0)
-                    columns.append(jax.jvp(lambda y, a=a: f(*at[:a], y, *at[a + 1 :]), (x,), (seed,))[1])
-            return jnp.stack(columns, axis=1)
-
-        # The correction is an acceleration, not a force: a force would seem to tell the scale of all inertias.
-        measured, acceleration = acceleration, acceleration - data['correction']
-        residual = self._force(position, speed, acceleration, z)
-        M = tangents(lambda a: self._force(position, speed, a, z), acceleration)
-        error = dynamics.solve_small(M, residual) * data['by_mass']
-        J = tangents(self._force, position, speed, acceleration - error, z)
-        Jq, Jv, Ja, Jp = J[:, :nq], J[:, nq : 2 * nq], J[:, 2 * nq : 3 * nq], J[:, 3 * nq :]
-        J = jnp.concatenate([Ja / h**2 - Jv / (2 * h), Jq - 2 * Ja / h**2, Ja / h**2 + Jv / (2 * h), Jp], axis=1)
-        white = 1 / data['reference']
-        scale = data['linked'] / data['sigma_a']
-        row = jnp.where(data['by_mass'] > 0, error, residual * white[:, None]) * scale
-        J = jnp.where(data['by_mass'] > 0, dynamics.solve_small(M, J), J * white[:, None, None]) * scale
+        size = {'unknowns': self.nq, 'stages': q.shape[1], 'block': self.block}
+        row, J = self.dynamics_rows(q, z, data)
         arrow = assemble(J, row, width=3, **size)
-        acceleration = measured
+        for k, sensor in enumerate(self.binding.robot.sensors):
+            r, J, width = sensor_rows(self, k, q, z, data)
+            extra, huber = 0.0, sensor.huber
+            if huber:
+                far = jnp.abs(r) > huber
+                robust = jnp.where(far, jnp.sqrt(huber / jnp.where(far, jnp.abs(r), 1.0)), 1.0)
+                # The weighted square is huber |r|; the loss itself is 2 huber |r| - huber^2.
+                extra = jnp.where(far, huber * jnp.abs(r) - huber**2, 0.0).sum()
+                r, J = r * robust, J * robust[:, None]
+            arrow = arrow + assemble(J, r, width=width, **size)
+            arrow = Arrow(arrow.D, arrow.E, arrow.C, arrow.P.at[-1, -1].add(extra))
+        P = arrow.P + prior_rows(self.binding, z) if self.columns else arrow.P
+        if self.columns:
+            P = P + pin_rows(data['pin'], z)
+        # Ones where there is no stage in use: at the end of the chain, and where the last block is longer than the chain.
+        spare = jnp.zeros(arrow.D.shape[0] * self.block).at[: q.size].set(jnp.repeat(data['spare'], self.nq))
+        spare = spare.at[q.size :].set(1.0).reshape(-1, self.block)
+        return Arrow(arrow.D + jax.vmap(jnp.diag)(spare), arrow.E, arrow.C, P)
 
-        # Rows of the sensors.
-        for k, (samples, (y, w, lag)) in enumerate(zip(self.grid.samples, data['samples'])):
-            sensor = samples.sensor
-            at_stage = isinstance(sensor, Encoder) and not samples.lag.any()
-            if at_stage:
-                index = np.asarray(samples.index)
-
-                def predict(z, index=index, k=k):
-                    return jnp.stack(self.binding.apply(self.binding.values(z))[2][k]['offset'] + [jnp.float64(0)])[:-1]
-
-                offset = predict(z)
-                r = q[index] + offset[:, None] - y
-                if p:
-                    Jz = jax.jacfwd(predict)(z)
-                rows = jnp.zeros((len(index), nq + p, n)).at[np.arange(len(index)), index].set(1.0)
-                if p:
-                    rows = rows.at[:, nq:].set(Jz[:, :, None])
-                width = 1
-            else:
-
-                def predict(position, speed, acceleration, z, sensor=sensor, samples=samples, k=k, lag=lag):
-                    return self._sensor(sensor, samples, k, position, speed, acceleration, z, lag[1:-1])
-
-                r = predict(position, speed, acceleration, z) - y[:, 1:-1]
-                rows = tangents(predict, position, speed, acceleration, z)
-                Jq, Jv, Ja = rows[:, :nq], rows[:, nq : 2 * nq], rows[:, 2 * nq : 3 * nq]
-                rows = jnp.concatenate(
-                    [Ja / h**2 - Jv / (2 * h), Jq - 2 * Ja / h**2, Ja / h**2 + Jv / (2 * h), rows[:, 3 * nq :]], axis=1
-                )
-                w, width = w[:, 1:-1] * data['linked'], 3
-            if sensor.angular:
-                r = r - 2 * jnp.pi * jnp.round(r / (2 * jnp.pi))
-            r = r * w
-            robust = jnp.sqrt(jnp.minimum(1.0, sensor.huber / jnp.maximum(jnp.abs(r), 1e-300))) if sensor.huber else 1.0
-            arrow = arrow + assemble(rows * (w * robust)[:, None], r * robust, width=width, **size)
-
-        # Priors, and ones where the last block is longer than the chain.
-        for i, parameter in enumerate(self.binding.parameters):
-            if parameter.prior is not None:
-                mean, deviation = parameter.prior
-                value, slope = jax.value_and_grad(lambda x, i=i: self.binding.values(z.at[i].set(x))[i])(z[i])
-                r, d = (value - mean) / deviation, slope / deviation
-                P = arrow.P.at[i, i].add(d * d).at[i, p].add(d * r).at[p, i].add(d * r).at[p, p].add(r * r)
-                arrow = Arrow(arrow.D, arrow.E, arrow.C, P)
-        # Directions that no row sees are held near the start, or rounding decides where they go.
-        K, origin = data['pin']
-        away = z - origin
-        P = arrow.P.at[:p, :p].add(K).at[:p, p].add(K @ away).at[p, :p].add(K @ away).at[p, p].add(away @ K @ away)
-        arrow = Arrow(arrow.D, arrow.E, arrow.C, P)
-        spare = jnp.where(self.metric == 0, 1.0, 0.0)  # type: ignore[attr-defined]
-        return Arrow(arrow.D + jax.vmap(jnp.diag)(spare), arrow.E, arrow.C, arrow.P)
-
-    def _sensor(self, sensor, samples, k, position, speed, acceleration, z, lag):
-        model, inputs, numbers = self.binding.apply(self.binding.values(z))
-        if isinstance(sensor, Encoder):
-            q = position + lag * speed + 0.5 * lag**2 * acceleration
-            return jnp.stack([q[i] + numbers[k]['offset'][j] for j, i in enumerate(samples.index)])
-        if isinstance(sensor, JointTorque):
-            names = dynamics.joint_names(self.binding.robot.model)
-            force = dynamics.inverse_dynamics(model, position, speed, acceleration)
-            return jnp.stack([force[names.index(j)] for j in sensor.joints])
-        if isinstance(sensor, Custom):
-            return sensor.function(model, position, speed, acceleration)
-        raise NotImplementedError(type(sensor).__name__)
-
-    def _defect(self, q, z, substeps: int = 4):
-        """Acceleration error that the scheme shows on an accurate local solution (deferred correction), (nq, n-2).
-
-        From each inner stage the motion is integrated to both neighbours by Runge-Kutta 4; the speed is adjusted until the accurate
-        solution has the observed central difference, then the scheme is evaluated on it.
-        """
-        h = self.grid.step
-        position, speed, _ = self._motion(q)
-        model, inputs, _ = self.binding.apply(self.binding.values(z))
-        zero = jnp.zeros_like(speed)
-        before, after, hat = (self.applied([{**i, 'back_emf': 0.0} for i in inputs], zero, part) for part in (1, 2, 0))
+    def _loss(self, inputs):
+        """Force lost in the motors per speed, (nq,)."""
         names = dynamics.joint_names(self.binding.robot.model)
         loss = jnp.zeros(len(names))
         for source, numbers in zip(self.binding.robot.inputs, inputs):
             loss = loss.at[names.index(source.joint)].add(numbers['back_emf'])
+        return loss
 
-        def rates(x, v, u):
-            return v, dynamics.accelerations(model, x, v, u - loss[:, None] * v)
+    def _defect(self, q, z, data):
+        position, v, _ = self.motion(q, data)
+        model, inputs, _ = self.binding.apply(self.binding.values(z))
+        parts = [self.applied(inputs, jnp.zeros_like(v), data, part, back_emf=False) for part in (0, 1, 2)]
+        return deferred_correction.defect(model, position, v, parts, self._loss(inputs), data['step'])
 
-        def shoot(v, both, u):
-            dt = both * h / substeps
+    def _rollout(self, x, v, force, z, step, substeps: int = 4):
+        """Simulate m stretches at once: x, v (nq, m) at their starts, force (w, nq, m) of the inputs; gives x, v as (w, nq, m)."""
+        model, inputs, _ = self.binding.apply(self.binding.values(z))
+        loss = self._loss(inputs)
 
-            def advance(state, _):
-                x, v = state
-                k1 = rates(x, v, u)
-                k2 = rates(x + dt / 2 * k1[0], v + dt / 2 * k1[1], u)
-                k3 = rates(x + dt / 2 * k2[0], v + dt / 2 * k2[1], u)
-                k4 = rates(x + dt * k3[0], v + dt * k3[1], u)
-                x = x + dt / 6 * (k1[0] + 2 * k2[0] + 2 * k3[0] + k4[0])
-                return (x, v + dt / 6 * (k1[1] + 2 * k2[1] + 2 * k3[1] + k4[1])), None
+        def one(state, u):
+            def inner(s, _):
+                return deferred_correction.advance(model, *s, u, loss, step / substeps), None
 
-            return jax.lax.scan(advance, (jnp.concatenate([position] * 2, 1), v), None, length=substeps)[0][0]
+            return jax.lax.scan(inner, state, None, length=substeps)[0], state
 
-        m = position.shape[1]
-        sign = jnp.concatenate([jnp.ones(m), -jnp.ones(m)])
-        u = jnp.concatenate([after, before], 1)
+        return jax.lax.scan(one, (x, v), force)[1]
 
-        def improve(v, _):
-            ends = shoot(jnp.concatenate([v, v], 1), sign, u)
-            return v + speed - (ends[:, :m] - ends[:, m:]) / (2 * h), None
+    @cached_property
+    def input_forces(self) -> Any:
+        """``input_forces(z, data)``: forces of the inputs over the interval after each inner stage, (nq, n-2), compiled."""
 
-        v = jax.lax.scan(improve, speed, None, length=2)[0]
-        ends = shoot(jnp.concatenate([v, v], 1), sign, u)
-        forward, backward = ends[:, :m], ends[:, m:]
-        vc, ac = (forward - backward) / (2 * h), (forward - 2 * position + backward) / h**2
-        force = dynamics.inverse_dynamics(model, position, vc, ac) - hat + loss[:, None] * vc
-        error = dynamics.solve_small(dynamics.mass_matrix(model, position, vc)[0], force)
-        return jnp.where(jnp.isfinite(error), error, 0.0)
+        def forces(z, data):
+            _, inputs, _ = self.binding.apply(self.binding.values(z))
+            return self.applied(inputs, jnp.zeros((self.nq, data['time'].shape[0])), data, 2, back_emf=False)
+
+        return jax.jit(forces)
+
+
+def prior_rows(binding: Binding, z: Any) -> jax.Array:
+    """What is known beforehand, as an addition to the parameter block (p+1, p+1)."""
+    p = len(binding.parameters)
+    P = jnp.zeros((p + 1, p + 1))
+    for i, parameter in enumerate(binding.parameters):
+        if parameter.prior is not None:
+            mean, deviation = parameter.prior
+            value, slope = jax.value_and_grad(lambda x, i=i: binding.values(z.at[i].set(x))[i])(z[i])
+            r, d = (value - mean) / deviation, slope / deviation
+            P = P.at[i, i].add(d * d).at[i, p].add(d * r).at[p, i].add(d * r).at[p, p].add(r * r)
+    return P
+
+
+def pin_rows(pin: Any, z: Any) -> jax.Array:
+    """Directions that no row sees are held near the start, or rounding decides where they go; (p+1, p+1)."""
+    K, origin = pin
+    away = z - origin
+    column = K @ away
+    return jnp.block([[K, column[:, None]], [column[None, :], (away @ column)[None, None]]])
+
+
+@lru_cache(maxsize=16)
+def joint_form(key: Any, at_stage: tuple, turns: tuple, free: bool, evaluation: Evaluation) -> JointForm:
+    """The form of a binding (wrapped in its `Key`); the same value for the same robot, so that nothing is compiled twice."""
+    return JointForm(key.binding, at_stage, turns, free, evaluation)

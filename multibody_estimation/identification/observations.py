@@ -13,14 +13,9 @@ import numpy as np
 
 from multibody_estimation.errors import EstimationError, did_you_mean
 
-__all__ = ['Custom', 'Encoder', 'Gyroscope', 'Input', 'JointTorque', 'Observation']
+__all__ = ['Accelerometer', 'Custom', 'Encoder', 'ForceTorque', 'Gyroscope', 'Input', 'JointTorque', 'Observation', 'Position']
 
 KINDS = ('torque', 'voltage')
-
-
-def _positive(owner: str, what: str, value: float | tuple[float, ...], unit: str) -> None:
-    if not np.all(np.asarray(value, dtype=float) > 0):
-        raise EstimationError(f'{owner}: {what} must be above zero in {unit}, not {value}.')
 
 
 @dataclass(frozen=True)
@@ -51,6 +46,10 @@ class Input:
             raise EstimationError(f'{self.signal}: a delay of {self.delay} s is outside [0, 1) s.')
 
 
+NUMBERS = ('offset', 'bias', 'delay')
+"""Fields of a sensor that can be estimated."""
+
+
 @dataclass(frozen=True)
 class Observation:
     """What every sensor has: a signal, the noise of its samples, a delay."""
@@ -59,7 +58,7 @@ class Observation:
     noise: float | tuple[float, ...] = 0.0
     """Standard deviation in the signal's unit, one or one per column; 0 takes the signal's own, or the quantisation's."""
     delay: float = 0.0
-    """Seconds by which the stamp comes after the moment it describes."""
+    """Seconds by which the stamp comes after the moment it describes; parameter ``<signal>.delay``."""
     huber: float = 0.0
     """Residuals beyond so many standard deviations count linearly (robust loss); 0: plain least squares."""
 
@@ -71,6 +70,11 @@ class Observation:
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns of the signal that it reads; empty: all."""
+        return ()
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Last part of the names of its offsets or biases."""
         return ()
 
 
@@ -94,10 +98,17 @@ class Encoder(Observation):
             raise EstimationError(f'{self.signal}: quantisation {self.quantisation} must not be negative.')
         if self.offset and len(self.offset) != len(self.joints):
             raise EstimationError(f'{self.signal}: {len(self.offset)} offsets for {len(self.joints)} joints.')
+        object.__setattr__(self, 'offset', tuple(self.offset) or (0.0,) * len(self.joints))
+        if np.any(np.asarray(self.noise) < 0):
+            raise EstimationError(f'{self.signal}: noise must not be negative, in rad or m, not {self.noise}.')
 
     @property
     def angular(self) -> bool:
         return self.wrap
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return self.joints
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -105,20 +116,79 @@ class Encoder(Observation):
 
 
 @dataclass(frozen=True)
-class Gyroscope(Observation):
-    """Angular velocity of a link's frame in that frame (rad/s), with a bias: parameters ``<signal>.bias.x`` and so on."""
+class OnLink(Observation):
+    """A sensor that sits on a link."""
+
+    link: str = ''
+    position: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Its origin in the link's frame [m]."""
+    rpy: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Its orientation there, roll, pitch, yaw [rad]."""
+    bias: tuple[float, ...] = (0.0, 0.0, 0.0)
+    """Reading at zero; parameters ``<signal>.bias.x`` and so on."""
+
+    def __post_init__(self) -> None:
+        if not self.link:
+            raise EstimationError(f'{self.signal}: say on which link the sensor sits, e.g. link="forearm".')
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Names of its columns, as the parameters of its bias have them."""
+        return ('x', 'y', 'z')
+
+
+@dataclass(frozen=True)
+class Gyroscope(OnLink):
+    """Angular velocity in the sensor's frame (rad/s), with a bias."""
 
     signal: str = 'imu/gyroscope'
-    link: str = ''
-    bias: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Accelerometer(OnLink):
+    """Proper acceleration in the sensor's frame (m/s^2; at rest it shows gravity upward), with a bias."""
+
+    signal: str = 'imu/accelerometer'
+
+
+@dataclass(frozen=True)
+class Position(OnLink):
+    """Position of a point of a link in the world (m), e.g. a marker at the tip, with an offset: parameters ``<signal>.bias.x``."""
+
+    signal: str = 'tip'
+
+
+@dataclass(frozen=True)
+class ForceTorque(OnLink):
+    """Force (N) and moment (N m) that pass through the joint that carries ``link``, onto that link, about the sensor's origin and in its axes.
+
+    Of the links beyond, motion and weight; parameters ``<signal>.bias.fx`` ... ``.tz``.
+    """
+
+    signal: str = 'ft/wrench'
+    bias: tuple[float, ...] = (0.0,) * 6
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return ('fx', 'fy', 'fz', 'tx', 'ty', 'tz')
 
 
 @dataclass(frozen=True)
 class JointTorque(Observation):
-    """Joint torque sensors (N m): what the links demand of the joints, friction included."""
+    """Joint torque sensors (N m): what the links demand of the joints, friction included; parameters ``<signal>.bias.<joint>``."""
 
     signal: str = 'joint_torques'
     joints: tuple[str, ...] = ()
+    bias: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.joints:
+            raise EstimationError(f'{self.signal}: say which joints it reads, e.g. joints=("shoulder", "elbow").')
+        object.__setattr__(self, 'bias', tuple(self.bias) or (0.0,) * len(self.joints))
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return self.joints
 
     @property
     def columns(self) -> tuple[str, ...]:

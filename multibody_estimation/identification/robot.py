@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from multibody_estimation.errors import EstimationError
-from multibody_estimation.identification.observations import Input, Observation
+from multibody_estimation.identification.observations import Encoder, Input, Observation
 from multibody_estimation.identification.parameters import Parameter, check_names
 
 __all__ = ['Robot']
@@ -26,8 +26,10 @@ class Robot:
     """Defaults of `identify` for this robot, e.g. ``{'weight': 0.3, 'step': 0.004}``."""
 
     def __post_init__(self) -> None:
-        if not self.sensors:
-            raise EstimationError(f'{self.name}: a robot without sensors cannot be estimated; give at least one Encoder.')
+        if not any(isinstance(s, Encoder) for s in self.sensors):
+            raise EstimationError(
+                f'{self.name}: a robot without encoders cannot be estimated: the motion starts from their readings. Give at least one Encoder.'
+            )
         object.__setattr__(self, 'inputs', tuple(self.inputs))
         object.__setattr__(self, 'sensors', tuple(self.sensors))
         object.__setattr__(self, 'parameters', check_names(self.parameters))

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from multibody_estimation._jax import jax, jnp
-from multibody_estimation.kernels.arrow import Arrow, factor, factor_twin
+from multibody_estimation.kernels.arrow import Arrow, factor_twin
+from multibody_estimation.least_squares.levenberg_marquardt import factorise
 
-__all__ = ['Information', 'log_determinant', 'parameter_information', 'state_covariance']
+__all__ = ['Information', 'joint_covariance', 'log_determinant', 'parameter_information', 'state_covariance']
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ def parameter_information(arrow: Arrow, metric: np.ndarray, held: np.ndarray, *,
     ``held`` marks parameters at a bound; they are taken as known. Directions whose information, with every parameter scaled to
     unit diagonal, falls below ``blind_below`` of the largest are blind: their parameters get an infinite variance.
     """
-    fac = jax.jit(factor)(arrow, jnp.float64(1e-13), metric)
+    fac = factorise(arrow, jnp.float64(1e-13), metric)
     S = 0.5 * (np.asarray(fac.S) + np.asarray(fac.S).T)
     p = len(S)
     free = np.flatnonzero(np.asarray(held) == 0)
@@ -61,6 +62,12 @@ def parameter_information(arrow: Arrow, metric: np.ndarray, held: np.ndarray, *,
 @jax.jit
 def state_covariance(arrow: Arrow, metric: jax.Array) -> jax.Array:
     """Covariance blocks of the states for known parameters, (N, b, b): the diagonal of T^-1 by the backward recursion."""
+    return joint_covariance(arrow, metric)[:, : arrow.D.shape[1], : arrow.D.shape[1]]
+
+
+@jax.jit
+def joint_covariance(arrow: Arrow, metric: jax.Array) -> jax.Array:
+    """Covariance of each block together with the one after it, for known parameters, (N, 2b, 2b)."""
     b = arrow.D.shape[1]
     fac = factor_twin(arrow, jnp.float64(1e-13), metric)
 
@@ -70,12 +77,13 @@ def state_covariance(arrow: Arrow, metric: jax.Array) -> jax.Array:
         inner = jnp.eye(b) + z[:, :b] @ following @ z[:, :b].T
         half = jax.scipy.linalg.solve_triangular(U, inner)
         cov = jax.scipy.linalg.solve_triangular(U, half.T)
-        return cov, cov
+        cross = -jax.scipy.linalg.solve_triangular(U, z[:, :b] @ following)
+        return cov, jnp.block([[cov, cross], [cross.T, following]])
 
     return jax.lax.scan(step, jnp.zeros((b, b)), (fac.U, fac.Z), reverse=True)[1]
 
 
 def log_determinant(arrow: Arrow, metric: np.ndarray) -> float:
     """Log determinant of the states' normal matrix T."""
-    U = np.asarray(jax.jit(factor)(arrow, jnp.float64(1e-13), metric).U)
+    U = np.asarray(factorise(arrow, jnp.float64(1e-13), metric).U)
     return float(2 * np.log(np.diagonal(U, axis1=1, axis2=2)).sum())

@@ -8,6 +8,7 @@ the states are not bounded, so eliminating them first loses nothing.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,20 +27,24 @@ class Chain:
     linearise: Callable[..., Arrow]
     """``linearise(states, parameters, data) -> Arrow``: normal equations of all rows, the cost in ``P[-1, -1]``."""
     retract: Callable[..., Any]
-    """``retract(states, step (N, b), parameters, parameter_step) -> states``."""
-    metric: Any
-    """Damping metric of the state steps, (N, b)."""
+    """``retract(states, step (N, b), parameters, parameter_step, data) -> states``."""
 
-    def __post_init__(self) -> None:
-        linearise, retract = self.linearise, self.retract
+    @cached_property
+    def normal(self) -> Callable[..., Arrow]:
+        """`linearise`, compiled."""
+        return jax.jit(self.linearise)
+
+    @cached_property
+    def move(self) -> Callable[..., Any]:
+        """Compiled: states after the step that belongs to a parameter step."""
 
         def trial(states, parameters, fac: Factor, step, data):
-            moved = retract(states, back(fac, step), parameters, step)
-            return moved, linearise(moved, parameters + step, data)
+            return self.retract(states, back(fac, step), parameters, step, data)
 
-        object.__setattr__(self, '_linearise', jax.jit(linearise))
-        object.__setattr__(self, '_factor', jax.jit(factor))
-        object.__setattr__(self, '_trial', jax.jit(trial))
+        return jax.jit(trial)
+
+
+factorise = jax.jit(factor)
 
 
 class Stop:
@@ -78,6 +83,7 @@ def solve(
     parameters: np.ndarray,
     data: Any,
     *,
+    metric: Any,
     lower: np.ndarray,
     upper: np.ndarray,
     damping: float = 1e-6,
@@ -88,13 +94,15 @@ def solve(
 ) -> Solution:
     """Minimise the sum of squares.
 
+    ``metric`` (N, b): damping metric of the state steps. ``lower``, ``upper`` (p,): bounds; the length of the border of ``linearise`` may
+    be 0 while parameters are given: then they are known.
     ``parameters`` should be scaled so that a unit is a large change. ``tolerance`` is the predicted decrease of the cost at which to
     stop; with whitened residuals a decrease of t is a step of sqrt(t) standard deviations.
     """
     z = np.asarray(parameters, dtype=float)
-    p = z.size
     mu, nu = damping, 2.0
-    arrow = chain._linearise(states, z, data)  # type: ignore[attr-defined]
+    arrow = chain.normal(states, z, data)
+    p = arrow.P.shape[0] - 1
     cost = float(arrow.P[-1, -1])
     history = [cost]
     held = np.zeros(p, dtype=int)
@@ -109,7 +117,7 @@ def solve(
     for iteration in range(1, max_iterations + 1):
         if cancelled is not None and cancelled():
             return done(Stop.CANCELLED)
-        fac = chain._factor(arrow, jnp.float64(mu), chain.metric)  # type: ignore[attr-defined]
+        fac = factorise(arrow, jnp.float64(mu), metric)
         S, g = np.asarray(fac.S), np.asarray(fac.g)
         if not bool(fac.ok) or not np.isfinite(S).all():
             mu, nu, rejected = max(mu * 10, 1e-10), 2.0, rejected + 1
@@ -120,14 +128,16 @@ def solve(
         diagonal = np.diag(S) if p else np.zeros(0)
         largest = max(diagonal.max(initial=0.0), 1e-300)
         damped = S + np.diag(mu * np.maximum(diagonal, 1e-12 * largest) + 1e-14 * largest)
-        step, held_new = box_qp(damped, g, lower - z, upper - z)
+        step, held_new = box_qp(damped, g, lower - z, upper - z) if p else (np.zeros(0), held)
         predicted = float(cost - fac.rest - 2 * g @ step - step @ S @ step)
-        moved, arrow_new = chain._trial(states, z, fac, step, data)  # type: ignore[attr-defined]
+        moved = chain.move(states, z, fac, step, data)
+        z_new = np.clip(z + step, lower, upper) if p else z
+        arrow_new = chain.normal(moved, z_new, data)
         cost_new = float(arrow_new.P[-1, -1])
         gain = (cost - cost_new) / max(predicted, 1e-300)
         small = predicted < tolerance and mu <= 1e-3
         if np.isfinite(cost_new) and cost_new <= cost + 1e-12 * abs(cost):
-            states, z, arrow, cost, held = moved, np.clip(z + step, lower, upper), arrow_new, cost_new, held_new
+            states, z, arrow, cost, held = moved, z_new, arrow_new, cost_new, held_new
             history.append(cost)
             if progress is not None:
                 progress(iteration, cost, float(np.abs(step).max(initial=0.0)))

@@ -219,7 +219,9 @@ class Simulated(Device):
             raise EstimationError(f'{len(command.values)} values for {len(self._inputs)} motors.')
         self._queue.append(command)
         # The delay itself is not told: finding it is the estimator's work.
-        return max(self._first + -(-(command.stamp - self._first) // self._step_ns) * self._step_ns, self.stamp(max(self._last, 0)))
+        return max(
+            self._first + -(-(command.stamp - self._first) // self._step_ns) * self._step_ns, self.stamp(max(self._last, 0))
+        )
 
     def stop(self) -> None:
         """Zero at once, whatever is queued."""

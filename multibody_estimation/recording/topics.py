@@ -167,11 +167,13 @@ def _split(topic: str, message_type: str) -> tuple[tuple[str, ...], str]:
         return parts[:-1], 'encoders'
     if message_type == 'multibody_estimation/msg/ActuatorCommand' and parts[-1] == 'applied_command':
         return parts[:-1], 'command'  # what the motor really got, as the driver tells it
-    if message_type == 'sensor_msgs/msg/Imu' and parts[-1] == 'data_raw' and len(parts) > 1:
+    raw = message_type == 'sensor_msgs/msg/Imu' and parts[-1] == 'data_raw' and len(parts) > 1
+    for root in ('ft', 'imu', 'truth'):
+        if root in parts[:-1]:
+            at = parts.index(root)
+            return parts[:at], '/'.join(parts[at:-1] if raw else parts[at:])
+    if raw:
         return parts[:-2], parts[-2]
-    if 'ft' in parts[:-1]:
-        at = parts.index('ft')
-        return parts[:at], '/'.join(parts[at:])
     return parts[:-1], parts[-1]
 
 

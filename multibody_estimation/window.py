@@ -180,7 +180,8 @@ class Window:
         lines = [f'{self.source or "window"}: {self.duration:.3f} s']
         for name, s in self.signals.items():
             rate = f'{s.rate:.4g} Hz' if len(s) > 1 else 'no rate'
-            lines.append(f'  {name:<20} {len(s):>7} samples  {rate:>10}  {", ".join(s.columns)} [{s.unit or "-"}]')
+            columns = ', '.join(s.columns[:6]) + (f', ... ({len(s.columns)})' if len(s.columns) > 6 else '')
+            lines.append(f'  {name:<20} {len(s):>7} samples  {rate:>10}  {columns} [{s.unit or "-"}]')
         lines += [f'  {defect}' for defect in self.defects[:10]]
         if len(self.defects) > 10:
             lines.append(f'  and {len(self.defects) - 10} more defects')

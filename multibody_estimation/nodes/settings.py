@@ -85,7 +85,23 @@ SETTINGS: dict[str, tuple[Setting, ...]] = {
         Setting('status_rate', 1.0, 'How often /diagnostics is published.', 'Hz', 0.1, 10.0),
         FOLDER,
     ),
-    'calibrator': (),
+    'calibrator': (
+        Setting('sensor', 'sensor', 'Name of the force/torque sensor; its topics are ft/<sensor>/strain, /wrench and /wrench_compensated.'),
+        Setting('imu_topic', 'imu/data_raw', 'IMU that is fixed to the body behind the sensor.'),
+        Setting('imu_rotation', [0.0, 0.0, 0.0, 1.0], 'Quaternion x, y, z, w that turns vectors of the IMU frame into the sensor frame.'),
+        Setting('sample_seconds', 1.0, 'How long a static sample is averaged.', 's', 0.05, 60.0),
+        Setting('buffer_seconds', 10.0, 'Length of the buffer that samples are taken from.', 's', 1.0, 600.0),
+        Setting('calibration_file', '', 'Calibration to start with, below data_folder; empty takes the newest there of this serial number.'),
+        Setting('factory_matrix', [0.0], 'Matrix the sensor came with, 36 numbers row by row, N and N m per count; shows swapped channels. One 0: none.'),
+        Setting('max_angular_rate', 0.05, 'A body that turns faster than this is not at rest.', 'rad/s', 1e-4, 10.0),
+        Setting('max_norm_error', 0.5, 'A mean acceleration that differs from 9.81 m/s^2 by more than this is not rest.', 'm/s^2', 1e-3, 10.0),
+        Setting('max_acceleration_std_dev', 0.3, 'An accelerometer that scatters more than this is not at rest.', 'm/s^2', 1e-4, 10.0),
+        Setting('max_strain_std_dev', 60.0, 'A strain channel that scatters more than this is not at rest.', 'counts', 0.01, 30000.0),
+        Setting('saturation', 32767.0, 'Counts at which a channel stands at the end of its range.', 'counts', 1.0, 1e9),
+        Setting('qos', 'auto', 'auto takes what the publisher offers; reliable and best_effort insist.', choices=('auto', 'reliable', 'best_effort')),
+        Setting('status_rate', 1.0, 'How often /diagnostics is published.', 'Hz', 0.1, 10.0),
+        FOLDER,
+    ),
 }  # fmt: skip
 """Parameters by node."""
 

@@ -1,0 +1,384 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calibrator node: raw strain and IMU in, calibrated wrench out, and the services with which a technician calibrates the sensor.
+
+The session is a value (`calibration.session`); what fails leaves it, and with it the calibration in force, as it was. Raw strain is
+never changed: wrenches go to topics of their own. Files are written below ``data_folder`` only.
+"""
+
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from diagnostic_msgs.msg import DiagnosticArray
+from geometry_msgs.msg import Vector3, WrenchStamped
+from rclpy.action import ActionServer, CancelResponse, GoalResponse
+from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.node import Node
+from rclpy.task import Future
+
+from multibody_estimation.action import CollectSamples
+from multibody_estimation.calibration import session as sessions
+from multibody_estimation.calibration.gating import Gates, Readings, why_not_static
+from multibody_estimation.calibration.guide import instruction, next_direction, worth_taking
+from multibody_estimation.calibration.model import Load
+from multibody_estimation.calibration.offline import rotation_matrix
+from multibody_estimation.errors import EstimationError
+from multibody_estimation.nodes.common import below, declare, diagnostic, publish_diagnostics, run
+from multibody_estimation.nodes.inputs import Inputs
+from multibody_estimation.recording.topics import stamp_of
+from multibody_estimation.srv import ComputeCalibration, ListSamples, RemoveSample, SaveCalibration, TakeSample, Tare
+from multibody_estimation.window import NANOSECONDS
+
+__all__ = ['Calibrator', 'main']
+
+TICK = 0.05
+"""Seconds between two looks at work that is under way."""
+
+
+def load_of(request: Any) -> Load:
+    """Load of a request."""
+    c = request.center_of_mass
+    return Load(request.mass, (c.x, c.y, c.z))
+
+
+def vector(v: np.ndarray) -> Vector3:
+    """Three numbers as a message."""
+    return Vector3(x=float(v[0]), y=float(v[1]), z=float(v[2]))
+
+
+class Calibrator(Node):
+    """Thin shell around `calibration.session`."""
+
+    def __init__(self) -> None:
+        super().__init__('calibrator')
+        s = self.settings = declare(self, 'calibrator')
+        gates = Gates(
+            s.max_angular_rate, s.max_norm_error, s.max_acceleration_std_dev, s.max_strain_std_dev, saturation=s.saturation
+        )
+        self.session = sessions.Session(factory=self.factory(), gates=gates)
+        self.rotation = rotation_matrix(s.imu_rotation)
+        self.trouble = ''
+        if s.calibration_file:
+            self.session = sessions.load(self.session, below(s.data_folder, s.calibration_file, exists=True))
+            self.get_logger().info(
+                f'In force: {s.calibration_file}, {self.session.calibration.serial} of {self.session.calibration.date}.'
+            )
+        self.strain: deque[tuple] = deque()
+        self.imu: deque[tuple] = deque()
+        self.frame = ''
+        self.computing = self.collecting = False
+        self.waiting: list[Future] = []
+        self.worker = ThreadPoolExecutor(1, 'calibration')
+        base = f'ft/{s.sensor}'
+        self.strain_topic = self.resolve_topic_name(f'{base}/strain')
+        self.wrench = self.create_publisher(WrenchStamped, f'{base}/wrench', 10)
+        self.compensated = self.create_publisher(WrenchStamped, f'{base}/wrench_compensated', 10)
+        self.diagnostics = self.create_publisher(DiagnosticArray, '/diagnostics', 10)
+        self.inputs = Inputs(self, [f'{base}/strain', s.imu_topic], self.take, qos=s.qos)
+        # What waits for a thread or for a person must not keep the messages waiting.
+        together = ReentrantCallbackGroup()
+        self.create_service(TakeSample, '~/take_sample', self.take_sample)
+        self.create_service(RemoveSample, '~/remove_sample', self.remove_sample)
+        self.create_service(ListSamples, '~/list_samples', self.list_samples)
+        self.create_service(SaveCalibration, '~/save_calibration', self.save_calibration)
+        self.create_service(Tare, '~/tare', self.tare)
+        self.create_service(ComputeCalibration, '~/compute_calibration', self.compute_calibration, callback_group=together)
+        self.action = ActionServer(self, CollectSamples, '~/collect_samples', self.collect, goal_callback=self.accept,
+                                   cancel_callback=lambda goal: CancelResponse.ACCEPT, callback_group=together)  # fmt: skip
+        self.create_timer(TICK, self.tick, callback_group=together)
+        self.create_timer(1.0 / s.status_rate, self.tell)
+
+    def factory(self) -> np.ndarray | None:
+        """Factory matrix from the parameter, or None."""
+        numbers = np.asarray(self.settings.factory_matrix, dtype=float)
+        if numbers.size not in (1, 36):
+            raise EstimationError(f'factory_matrix has {numbers.size} numbers; it needs 36, row by row, or a single 0 for none.')
+        return numbers.reshape(6, 6) if numbers.size == 36 else None
+
+    # Messages
+
+    def take(self, topic: str, kind: str, message: Any, raw: bytes | None) -> None:
+        """Buffer a message; a strain also becomes wrenches where a calibration is in force."""
+        stamp = stamp_of(message)
+        rows = self.strain if topic == self.strain_topic else self.imu
+        if rows and stamp < rows[-1][0] - NANOSECONDS:
+            # A bag that starts anew, or a clock that was set: what is buffered belongs to another time.
+            self.strain.clear()
+            self.imu.clear()
+        if rows is self.strain:
+            counts = np.array(message.counts)
+            if not np.isfinite(counts).all():
+                raise EstimationError('its counts are not finite.')
+            self.know(message.serial or self.settings.sensor)
+            self.frame = message.header.frame_id
+            rows.append((stamp, counts, np.array(message.saturated), message.temperature))
+            self.publish(message, counts)
+        else:
+            a, w = message.linear_acceleration, message.angular_velocity
+            a, w = self.rotation @ (a.x, a.y, a.z), self.rotation @ (w.x, w.y, w.z)
+            if not (np.isfinite(a).all() and np.isfinite(w).all()):
+                raise EstimationError('its acceleration or angular velocity is not finite.')
+            rows.append((stamp, a, w))
+        oldest = rows[-1][0] - int(self.settings.buffer_seconds * NANOSECONDS)
+        while rows[0][0] < oldest:
+            rows.popleft()
+
+    def know(self, serial: str) -> None:
+        """Learn which sensor this is, and put its newest calibration in force where none was named."""
+        if serial == self.session.serial:
+            return
+        if self.session.serial:
+            raise EstimationError(
+                f"it comes from sensor '{serial}', but '{self.session.serial}' came before. One sensor per topic."
+            )
+        self.session = replace(self.session, serial=serial)
+        calibration = self.session.calibration
+        if calibration is not None and calibration.serial and calibration.serial != serial:
+            self.session = replace(self.session, calibration=None)
+            self.trouble = (
+                f"{self.settings.calibration_file} is the calibration of sensor '{calibration.serial}', but this is '{serial}': it is not "
+                'used. Set calibration_file, or calibrate this sensor.'
+            )
+            self.get_logger().error(self.trouble)
+        elif calibration is None and (path := sessions.newest(self.settings.data_folder, serial)) is not None:
+            try:
+                self.session = sessions.load(self.session, path)
+                self.get_logger().info(f'In force: {path}, of {self.session.calibration.date}.')
+            except EstimationError as error:
+                self.trouble = str(error)
+                self.get_logger().error(self.trouble)
+
+    def publish(self, message: Any, counts: np.ndarray) -> None:
+        """Publish the wrench of a strain message, and what is left of it without the weight."""
+        calibration = self.session.calibration
+        if calibration is None:
+            return
+        w = calibration.wrench(counts, message.temperature)
+        self.wrench.publish(self.stamped(message, w))
+        # Gravity as the accelerometer saw it at that time; an old reading would be another orientation.
+        if self.imu and abs(stamp_of(message) - self.imu[-1][0]) < 0.1 * NANOSECONDS:
+            self.compensated.publish(self.stamped(message, calibration.compensated(w, self.imu[-1][1])))
+
+    def stamped(self, message: Any, w: np.ndarray) -> WrenchStamped:
+        """Return a wrench with the stamp and frame of the strain it was made of."""
+        out = WrenchStamped(header=message.header)
+        out.wrench.force, out.wrench.torque = vector(w[:3]), vector(w[3:])
+        return out
+
+    def readings(self, seconds: float) -> Readings:
+        """Return what came in the last ``seconds``; a sentence where a topic is silent."""
+        if silent := self.inputs.look(patience=1.0, tell=False):
+            raise EstimationError(' '.join(silent))
+        if seconds > self.settings.buffer_seconds:
+            raise EstimationError(f'{seconds:g} s were asked for, but the buffer holds {self.settings.buffer_seconds:g} s.')
+        margin = int((seconds + 1.0) * NANOSECONDS)
+        strain, imu = ([row for row in rows if row[0] >= rows[-1][0] - margin] for rows in (self.strain, self.imu))
+        return Readings.gather(strain, imu, self.session.serial)
+
+    # Services
+
+    def answer(self, response: Any, success: bool, message: str) -> Any:
+        """Complete and log a response."""
+        response.success, response.message = success, message
+        if hasattr(response, 'sample_count'):
+            response.sample_count = len(self.session.samples)
+        (self.get_logger().info if success else self.get_logger().warning)(message)
+        return response
+
+    def take_sample(self, request: Any, response: Any) -> Any:
+        """Average what came last into a sample."""
+        seconds = request.seconds or self.settings.sample_seconds
+        try:
+            self.session, sample = sessions.take(self.session, self.readings(seconds), seconds, load_of(request), request.dataset)
+        except EstimationError as error:
+            return self.answer(response, False, str(error))
+        near, other = sessions.nearest(self.session, sample)
+        hint = f' It is only {near:.0f} degrees from sample {other} and adds little; turn the body further.' if near < 10 else ''
+        response.number = sample.number
+        return self.answer(response, True, f'Sample {sample.number}: {sample}.{hint}')
+
+    def remove_sample(self, request: Any, response: Any) -> Any:
+        """Take a sample or a dataset out."""
+        try:
+            self.session, gone = sessions.remove(self.session, request.number, request.dataset)
+        except EstimationError as error:
+            return self.answer(response, False, str(error))
+        return self.answer(response, True, f'Removed {", ".join(f"sample {s.number}" for s in gone)}.')
+
+    def list_samples(self, request: Any, response: Any) -> Any:
+        """Say what there is and what it is good for."""
+        found = sessions.advice(self.session, wanted=request.wanted if request.wanted > 0 else 0.05)
+        lines = [f'{s.number}: {s}' for s in self.session.samples]
+        response.message = '\n'.join([*lines, str(found)])
+        response.enough, response.accuracy = found.enough, float(found.relative)
+        response.numbers = [s.number for s in self.session.samples]
+        response.datasets = [s.dataset for s in self.session.samples]
+        response.masses = [s.load.mass for s in self.session.samples]
+        response.directions = [vector(s.acceleration / np.linalg.norm(s.acceleration)) for s in self.session.samples]
+        return response
+
+    async def compute_calibration(self, request: Any, response: Any) -> Any:
+        """Calibrate in a thread, so that wrenches go on; put the result in force when it is there."""
+        if self.computing:
+            return self.answer(response, False, 'A calibration is being computed already. Wait for its answer.')
+        self.computing = True
+        try:
+            job = self.worker.submit(sessions.compute, self.session, request.method)
+            while not job.done():
+                await self.moment()
+            done = job.result()
+        except EstimationError as error:
+            kept = ' The earlier calibration stays in force.' if self.session.calibration is not None else ''
+            return self.answer(response, False, f'{error}{kept}')
+        finally:
+            self.computing = False
+        # Samples taken meanwhile stay; they are in the next calibration.
+        self.session = replace(self.session, calibration=done.calibration, quality=done.quality)
+        self.trouble = ''
+        c = done.calibration
+        response.matrix, response.std_devs, response.offset = c.matrix.ravel(), c.standard_deviation.ravel(), c.offset
+        response.mass = c.mass[0]
+        response.force_rms, response.torque_rms = (
+            float(x) for x in np.sqrt(np.mean(np.square(list(c.residuals.values())), axis=0))
+        )
+        response.held_out_force_rms, response.held_out_torque_rms = (
+            done.quality.overall if done.quality is not None else (np.nan, np.nan)
+        )
+        return self.answer(response, True, str(c))
+
+    def save_calibration(self, request: Any, response: Any) -> Any:
+        """Write the calibration in force below the data folder."""
+        try:
+            response.path = str(sessions.save(self.session, self.settings.data_folder, request.filename))
+        except EstimationError as error:
+            return self.answer(response, False, str(error))
+        return self.answer(response, True, f'Saved {response.path} with {len(self.session.samples)} samples.')
+
+    def tare(self, request: Any, response: Any) -> Any:
+        """Set the offset from what came last."""
+        seconds = request.seconds or self.settings.sample_seconds
+        try:
+            readings = self.readings(seconds)
+            self.session = sessions.tare(self.session, readings, seconds, load_of(request), to_zero=request.to_zero)
+        except EstimationError as error:
+            return self.answer(response, False, str(error))
+        response.offset = self.session.calibration.offset
+        return self.answer(response, True, self.session.calibration.notes[-1])
+
+    # Guided collection
+
+    def accept(self, goal: Any) -> GoalResponse:
+        """Accept one guided collection at a time."""
+        if self.collecting:
+            self.get_logger().warning('A guided collection is running already. Cancel it first.')
+            return GoalResponse.REJECT
+        self.collecting = True
+        return GoalResponse.ACCEPT
+
+    async def collect(self, handle: Any) -> Any:
+        """Say where to turn the body, take a sample whenever it is held still in a new orientation."""
+        result = CollectSamples.Result()
+        try:
+            done = await self.guide(handle, result)
+        except EstimationError as error:
+            done = False
+            result.message = str(error)
+        finally:
+            self.collecting = False
+        result.success, result.sample_count = done, len(self.session.samples)
+        if not handle.is_cancel_requested:
+            handle.succeed() if done else handle.abort()
+        else:
+            handle.canceled()
+        self.get_logger().info(result.message)
+        return result
+
+    async def guide(self, handle: Any, result: Any) -> bool:
+        """Take the samples of a goal; true where all were taken."""
+        goal = handle.request
+        load = load_of(goal)
+        name, count = goal.dataset or str(load), goal.count or 8
+        seconds, apart = goal.seconds or self.settings.sample_seconds, goal.apart or 20.0
+        wanted, patience = next_direction(self.session, load, name), goal.timeout or 120.0
+        last, told = time.monotonic(), ''
+        while result.taken < count:
+            if handle.is_cancel_requested:
+                result.message = f'Cancelled after {result.taken} of {count} samples; they are kept.'
+                return False
+            if time.monotonic() - last > patience:
+                result.message = f'No new sample for {patience:g} s, {result.taken} of {count} taken; they are kept. {told}'
+                return False
+            up = self.imu[-1][1] if self.imu else None
+            told, still = '', False
+            try:
+                readings = self.readings(seconds)
+                end = readings.end
+                part = readings.between(end - int(seconds * NANOSECONDS), end)
+                told = why_not_static(part, self.session.gates)
+                still = not told
+                if still:
+                    up = part.acceleration.mean(axis=0)
+                    short = worth_taking(self.session.samples, name, up, apart)
+                    if not short:
+                        self.session, sample = sessions.take(self.session, readings, seconds, load, name)
+                        result.taken += 1
+                        last = time.monotonic()
+                        wanted = next_direction(self.session, load, name)
+                        told = f'Sample {sample.number} is taken.'
+                    else:
+                        told = f'This orientation is taken already; turn {short:.0f} degrees further.'
+            except EstimationError as error:
+                if result.taken == 0 and 'was begun with' in str(error):
+                    raise
+                told = str(error)
+            words = f'{told} {instruction(wanted, up)}'.strip() if result.taken < count else told
+            angle = sessions.angle(wanted, up) if up is not None and np.linalg.norm(up) > 0 else 180.0
+            handle.publish_feedback(CollectSamples.Feedback(
+                instruction=words, direction=vector(wanted), angle=angle, still=still, taken=result.taken))  # fmt: skip
+            await self.moment(2)
+        result.message = f"{result.taken} samples of '{name}' are taken. {sessions.advice(self.session)}"
+        return True
+
+    # Time
+
+    async def moment(self, ticks: int = 1) -> None:
+        """Let the executor go on; resume after so many ticks."""
+        for _ in range(ticks):
+            future: Future = Future()
+            self.waiting.append(future)
+            await future
+
+    def tick(self) -> None:
+        """Resume what waits."""
+        waiting, self.waiting = self.waiting, []
+        for future in waiting:
+            future.set_result(None)
+
+    def tell(self) -> None:
+        """Publish the state of the inputs and of the calibration."""
+        silent = self.inputs.look()
+        c = self.session.calibration
+        said, level = ('calibrated', 'ok') if c is not None else ('No calibration in force: no wrench is published.', 'warn')
+        values: dict[str, Any] = {'serial': self.session.serial, 'samples': len(self.session.samples)}
+        if c is not None:
+            values |= {'date': c.date, 'body mass [kg]': c.mass[0], 'notes': ' '.join(c.notes)}
+            values |= {f'{k} force RMS [N]': f for k, (f, _) in c.residuals.items()}
+            values |= {f'{k} torque RMS [N m]': t for k, (_, t) in c.residuals.items()}
+        if self.count_publishers(self.wrench.topic_name) > 1:
+            level, said = 'warn', f'{said} Somebody else publishes {self.wrench.topic_name} too.'
+        if self.trouble or silent:
+            level, said = 'error', ' '.join([said, self.trouble, *silent])
+        own = diagnostic(f'{self.get_name()}: state', level, said, values, self.session.serial)
+        publish_diagnostics(self.diagnostics, self, [own, *self.inputs.statuses(self.get_name())])
+
+    def close(self) -> None:
+        """End the worker."""
+        self.worker.shutdown(wait=False, cancel_futures=True)
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run the calibrator."""
+    run(Calibrator, args)

@@ -73,8 +73,8 @@ def test_foreign_readers_find_the_standard_messages_and_our_definitions(window, 
     with AnyReader([tmp_path / 'bag']) as reader:  # knows nothing of this package: types come from the file
         kinds = {c.topic: c.msgtype for c in reader.connections}
         assert kinds['/joint_states'] == 'sensor_msgs/msg/JointState'
-        assert kinds['/command'] == 'multibody_estimation/msg/ActuatorCommand'
-        connection, _, raw = next(reader.messages([c for c in reader.connections if c.topic == '/command']))
+        assert kinds['/applied_command'] == 'multibody_estimation/msg/ActuatorCommand'
+        connection, _, raw = next(reader.messages([c for c in reader.connections if c.topic == '/applied_command']))
         command = reader.deserialize(raw, connection.msgtype)
         assert command.joint_names == ['arm'] and command.kind == command.VOLTAGE == 1
     with next((tmp_path / 'bag').glob('*.mcap')).open('rb') as stream:
@@ -144,11 +144,11 @@ def test_messages_that_do_not_fit_their_names_or_have_no_stamp_are_said(tmp_path
 def test_signals_can_be_chosen_renamed_and_missing_ones_are_named(window, tmp_path):
     me.write_bag(tmp_path / 'bag', window)
     assert list(me.read_bag(tmp_path / 'bag', ['command', 'own'])) == ['own', 'command']
-    other = me.read_bag(tmp_path / 'bag', {'motor': '/command', 'base/gyro': '/imu/data_raw#angular_velocity'})
+    other = me.read_bag(tmp_path / 'bag', {'motor': '/applied_command', 'base/gyro': '/imu/data_raw#angular_velocity'})
     same(Signal('command', *[getattr(other['motor'], f) for f in ('stamps', 'values', 'columns', 'unit')]), window['command'])
     np.testing.assert_array_equal(other['base/gyro'].values, window['imu/gyroscope'].values)
-    with pytest.raises(EstimationError, match="no topic '/comand'.*Did you mean '/command'"):
-        me.read_bag(tmp_path / 'bag', {'motor': '/comand'})
+    with pytest.raises(EstimationError, match="no topic '/aplied_command'.*Did you mean '/applied_command'"):
+        me.read_bag(tmp_path / 'bag', {'motor': '/aplied_command'})
     with pytest.raises(EstimationError, match="no signal 'encoder'.*Did you mean 'encoders'"):
         me.read_bag(tmp_path / 'bag', ['encoder'])
     with pytest.raises(EstimationError, match="no bag at .*Did you mean 'bag'"):
@@ -159,6 +159,8 @@ def test_a_namespace_shared_by_all_topics_is_dropped_and_nested_ones_stay():
     joints, command, imu = 'sensor_msgs/msg/JointState', 'multibody_estimation/msg/ActuatorCommand', 'sensor_msgs/msg/Imu'
     assert name_signals({'/furuta/joint_states': joints, '/furuta/command': command, '/tf': 'tf2_msgs/msg/TFMessage'}) == {
         '/furuta/joint_states': 'encoders', '/furuta/command': 'command'}  # fmt: skip
+    assert name_signals({'/a/command': command, '/a/applied_command': command}) == {
+        '/a/command': 'requested_command', '/a/applied_command': 'command'}  # fmt: skip
     assert name_signals({'/joint_states': joints, '/estimator/joint_states': joints, '/waist/imu/data_raw': imu}) == {
         '/joint_states': 'encoders', '/estimator/joint_states': 'estimator/encoders', '/waist/imu/data_raw': 'waist/imu'}  # fmt: skip
 

@@ -122,8 +122,8 @@ class Device(ABC):
 
     def write(self, command: Command) -> int | None:
         """Send a command; return the stamp from which it acts (ns), None: from the command's own. A pure sensor ignores it."""
-        return None
         del command
+        return None
 
     def stop(self) -> None:
         """Put zero torque on the actuators, as far as the device can still be reached."""

@@ -180,10 +180,13 @@ def _split(topic: str, message_type: str) -> tuple[tuple[str, ...], str]:
 def name_signals(topics: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the signal name for each topic (topic to message type) that carries signals.
 
-    ``/joint_states`` becomes ``encoders``, ``/applied_command`` becomes ``command``, ``/imu/data_raw`` becomes ``imu`` (with ``imu/accelerometer`` and so on), others keep
-    their name. A namespace that all topics share is dropped. overrides: signal name to topic, e.g. ``{'encoders': '/arm/state'}``.
+    ``/joint_states`` becomes ``encoders``, ``/applied_command`` becomes ``command`` (and ``/command`` beside it
+    ``requested_command``), ``/imu/data_raw`` becomes ``imu`` (with ``imu/accelerometer`` and so on), others keep their name. A namespace that all topics share is dropped. overrides: signal name to topic, e.g. ``{'encoders': '/arm/state'}``.
     """
     split = {topic: _split(topic, kind) for topic, kind in topics.items() if kind in TABLE}
+    for topic, (space, name) in split.items():
+        if name == 'command' and topic.endswith('/command') and f'{topic[:-7]}applied_command' in split:
+            split[topic] = (space, 'requested_command')
     spaces = [space for space, _ in split.values()]
     shared = 0
     while spaces and all(len(s) > shared for s in spaces) and len({s[shared] for s in spaces}) == 1:

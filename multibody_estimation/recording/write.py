@@ -94,8 +94,8 @@ def _topic(signal: Signal) -> tuple[str, str, Callable[[Mapping[str, Signal]], M
         return f'{prefix}joint_states', suffix, _joint_state
     if last in ('accelerometer', 'gyroscope', 'orientation') and space:
         return f'/{space}/data_raw', f'/{last}', _imu
-    if last == 'command':
-        return f'/{signal.name}', '', _command
+    if last in ('command', 'requested_command'):
+        return f'{prefix}{"applied_command" if last == "command" else "command"}', '', _command
     if last == 'wrench' and signal.columns == WRENCH:
         return f'/{signal.name}', '', _wrench
     if last == 'strain' and len(signal.columns) == 6:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, get_args
 
 from multibody_estimation.errors import EstimationError, did_you_mean
 
@@ -204,8 +204,8 @@ def _convert(name: str, option: Any, value: Any) -> Any:
             return {'true': True, 'false': False, '1': True, '0': False}[str(value).lower()]
         if kind is tuple:
             parts = value.split(',') if isinstance(value, str) else value
-            inner = type(option.default[0]) if option.default else str
-            return tuple(inner(p) for p in parts if p != '')
+            inner = next((a for a in get_args(option.type) if a in (int, float, str)), None)
+            return tuple(inner(p) if inner else p for p in parts if p != '')
         return kind(value)
     except (KeyError, TypeError, ValueError):
         raise EstimationError(f"The device '{name}' needs a {kind.__name__} for '{option.name}', not {value!r}.") from None

@@ -3,6 +3,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from multibody_estimation.errors import EstimationError, did_you_mean
@@ -72,9 +73,9 @@ class Excitation:
                 return math.sin(2 * math.pi * self.low * time)
             phase = self.low * self.duration / ratio * (math.exp(time / self.duration * ratio) - 1)
             return math.sin(2 * math.pi * phase)
-        total = sum(math.sin(2 * math.pi * f * time + phase) for f, phase in self._tones())
+        total = _total(self, time)
         if self.kind == 'sines':
-            return total / len(self._tones())
+            return max(-1.0, min(1.0, total / _peak(self)))
         return math.copysign(1.0, total)
 
     def _tones(self) -> list[tuple[float, float]]:
@@ -82,6 +83,17 @@ class Excitation:
         n = self.count
         ratio = self.high / self.low
         return [(self.low * ratio ** (k / max(n - 1, 1)), -math.pi * k * (k + 1) / n) for k in range(n)]
+
+
+def _total(signal: Excitation, time: float) -> float:
+    return sum(math.sin(2 * math.pi * f * time + phase) for f, phase in signal._tones())
+
+
+@lru_cache(maxsize=8)
+def _peak(signal: Excitation) -> float:
+    """Largest magnitude of the sum of sines while it runs, looked for at 20 points of the fastest period."""
+    count = min(20_000, math.ceil(20 * signal.duration * signal.high))
+    return max(abs(_total(signal, signal.duration * k / count)) for k in range(count)) or 1.0
 
 
 def make_excitation(limit: float = math.inf, **options: Any) -> Excitation:

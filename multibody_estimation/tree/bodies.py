@@ -40,13 +40,13 @@ class Layout(NamedTuple):
     """1 where degree of freedom d moves body b: it lies on the way from b to the base; (nb, nv)."""
     below: np.ndarray
     """1 where body c is body b or beyond it; (nb, nb)."""
-    turning: tuple[np.ndarray, np.ndarray, np.ndarray]
+    turning: tuple[np.ndarray, ...]
     """Bodies on revolute joints, with their places in the position and velocity vector."""
-    sliding: tuple[np.ndarray, np.ndarray, np.ndarray]
+    sliding: tuple[np.ndarray, ...]
     """The same for prismatic joints."""
-    balls: tuple[np.ndarray, np.ndarray, np.ndarray]
+    balls: tuple[np.ndarray, ...]
     """The same for spherical joints; first place of each."""
-    free: tuple[np.ndarray, np.ndarray, np.ndarray]
+    free: tuple[np.ndarray, ...]
     """The same for floating joints other than the base; first place of each."""
 
 
@@ -55,7 +55,8 @@ def layout(structure: Structure) -> Layout:
     """Derive the index arrays."""
     nl = len(structure.link_names)
     joint_of = {link: j for j, link in enumerate(structure.joint_links)}
-    link_body, body_link = np.zeros(nl, int), []
+    link_body = np.zeros(nl, int)
+    body_link: list[int] = []
     for link in range(nl):  # parents come first
         if link == 0 or link in joint_of:
             link_body[link] = len(body_link)
@@ -91,7 +92,7 @@ def layout(structure: Structure) -> Layout:
 
 def _doubling(to: np.ndarray) -> tuple[np.ndarray, ...]:
     """Rounds of pointer jumping until every element has arrived: log2(depth) vector steps instead of depth."""
-    rounds = []
+    rounds: list[np.ndarray] = []
     while (to[to] != to).any() or not rounds:
         rounds.append(to)
         to = to[to]

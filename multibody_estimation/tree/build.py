@@ -292,7 +292,8 @@ def _moving(name: str, by_joint: dict[str, Joint], say: Callable) -> Joint:
 
 def _check_massless(names: list, carried: dict, by_link: dict, moving: set, children: dict, say: Callable) -> None:
     """Refuse a moving joint that moves no mass at all: forward dynamics would divide by zero."""
-    mass, turning = {}, {}
+    mass: dict[str, float] = {}
+    turning: dict[str, float] = {}
     for n in reversed(names):
         mass[n] = by_link[n].mass + sum(mass[c] for c in children[n])
         turning[n] = float(np.abs(_matrix(by_link[n].inertia)).max()) + sum(turning[c] for c in children[n])

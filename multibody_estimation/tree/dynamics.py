@@ -2,18 +2,22 @@
 """Equations of motion M(q) dv/dt + h(q, v) = torques + sum J' f, rotor inertias included in M.
 
 Inverse dynamics and the mass matrix are Featherstone's RNEA and CRBA (2008, tables 5.1 and 6.2) in base coordinates, where the
-sweeps over the tree are products with constant 0/1 matrices; forward dynamics stands in `articulated`.
+sweeps over the tree are products with constant 0/1 matrices. That code gives all derivatives, and the values where the compiled kernel is
+missing; the kernel is several times faster, most of all for a batch. Forward dynamics stands in `forward_dynamics`.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from multibody_estimation._jax import jnp
+from multibody_estimation.errors import EstimationError
 from multibody_estimation.geometry.spatial import apply, apply_transposed, cross_force, inertia_times, move_force, multiply, skew
-from multibody_estimation.tree import kinematics
-from multibody_estimation.tree.bodies import layout
+from multibody_estimation.kernels import tree_dynamics
+from multibody_estimation.tree.bodies import Bodies, bodies, layout
+from multibody_estimation.tree.compiled import constants, topology, with_twin
 from multibody_estimation.tree.kinematics import Frames, body_accelerations, body_velocities, frames
 from multibody_estimation.tree.model import DEGREES, Model, check
 
@@ -42,18 +46,42 @@ def upward(f: Frames) -> Any:
     return jnp.concatenate([-apply_transposed(jnp.asarray(f.base_rotation), jnp.asarray(f.body.gravity)), jnp.zeros(3)])
 
 
-def _external(model: Model, f: Frames, wrenches: Any) -> Any:
-    """Sum of the external wrenches on each body, in base coordinates; (nb, 6)."""
+def wrenches_on_bodies(model: Model, body: Bodies, wrenches: Any) -> Any:
+    """Sum of the external wrenches on the links of each body, about its origin, in its frame; (nb, 6), or (0, 6) for none."""
+    if wrenches is None:
+        return np.zeros((0, 6))
     if isinstance(wrenches, Mapping):
-        rows = [model.link_index(name) for name in wrenches]
         full = jnp.zeros((len(model.link_names), 6))
-        wrenches = (
-            full.at[np.array(rows, int)].set(jnp.stack([jnp.asarray(w, dtype=float) for w in wrenches.values()]))
-            if rows
-            else full
-        )
-    R, p = kinematics._links(model, f)
-    return layout(model.structure).gather @ move_force(R, p, jnp.asarray(wrenches, dtype=float))
+        for name, wrench in wrenches.items():
+            full = full.at[model.link_index(name)].add(
+                _six(model, jnp.asarray(wrench, dtype=float), (6,), f"the wrench on '{name}'")
+            )
+        wrenches = full
+    wrenches = _six(model, jnp.asarray(wrenches, dtype=float), (len(model.link_names), 6), 'the array of wrenches, one per link,')
+    return layout(model.structure).gather @ move_force(body.link_rotation, body.link_position, wrenches)
+
+
+def _six(model: Model, array: Any, shape: tuple, what: str) -> Any:
+    if array.shape != shape:
+        raise EstimationError(f'{model.name}: {what} has shape {array.shape}; {shape} is needed: force, then moment.')
+    return array
+
+
+def in_base(f: Frames, wrenches: Any) -> Any:
+    """Wrenches on the bodies in base coordinates; (nb, 6)."""
+    return move_force(f.rotation, f.position, wrenches)
+
+
+def _inverse_dynamics(model: Model, q: Any, v: Any, a: Any, wrenches: Any) -> Any:
+    f = frames(model, q)
+    V = body_velocities(model, f, v)
+    A = body_accelerations(model, f, V, v, a) + upward(f)
+    I = base_inertias(f)
+    force = inertia_times(*I, A) + cross_force(V, inertia_times(*I, V))
+    if wrenches.shape[0]:
+        force = force - in_base(f, wrenches)
+    at = layout(model.structure)
+    return ((at.below @ force)[at.dof_body] * f.motion).sum(-1) + rotor_inertia(model) * a
 
 
 def inverse_dynamics(model: Model, position: Any, velocity: Any, acceleration: Any, wrenches: Any = None) -> Any:
@@ -63,16 +91,13 @@ def inverse_dynamics(model: Model, position: Any, velocity: Any, acceleration: A
     mapping from link name to (6,) or as (nl, 6). Friction, springs and motors stand apart, in `joint_torques`.
     """
     check(model, position, velocity, acceleration)
-    v, a = jnp.asarray(velocity, dtype=float), jnp.asarray(acceleration, dtype=float)
-    f = frames(model, position)
-    V = body_velocities(model, f, v)
-    A = body_accelerations(model, f, V, v, a) + upward(f)
-    I = base_inertias(f)
-    force = inertia_times(*I, A) + cross_force(V, inertia_times(*I, V))
-    if wrenches is not None:
-        force = force - _external(model, f, wrenches)
-    at = layout(model.structure)
-    return ((at.below @ force)[at.dof_body] * f.motion).sum(-1) + rotor_inertia(model) * a
+    q, v, a = (jnp.asarray(x, dtype=float) for x in (position, velocity, acceleration))
+    body = bodies(model)
+    on_bodies = wrenches_on_bodies(model, body, wrenches)
+    if not (tree_dynamics.ready() and model.nv):
+        return _inverse_dynamics(model, q, v, a, on_bodies)
+    kernel = partial(tree_dynamics.inverse_dynamics, topology(model.structure))
+    return with_twin(model, kernel, _inverse_dynamics, (constants(model, body), body.gravity), q, v, a, on_bodies)
 
 
 def bias_forces(model: Model, position: Any, velocity: Any, wrenches: Any = None) -> Any:
@@ -82,11 +107,8 @@ def bias_forces(model: Model, position: Any, velocity: Any, wrenches: Any = None
 
 def gravity_torques(model: Model, position: Any) -> Any:
     """Torques that hold the robot still; (nv,)."""
-    check(model, position)
-    f = frames(model, position)
-    at = layout(model.structure)
-    force = inertia_times(*base_inertias(f), jnp.broadcast_to(upward(f), (len(at.parent), 6)))
-    return ((at.below @ force)[at.dof_body] * f.motion).sum(-1)
+    still = np.zeros(model.nv)
+    return inverse_dynamics(model, position, still, still)
 
 
 def external_forces(model: Model, position: Any, wrenches: Any) -> Any:
@@ -94,14 +116,12 @@ def external_forces(model: Model, position: Any, wrenches: Any) -> Any:
     check(model, position)
     f = frames(model, position)
     at = layout(model.structure)
-    return ((at.below @ _external(model, f, wrenches))[at.dof_body] * f.motion).sum(-1)
+    return ((at.below @ in_base(f, wrenches_on_bodies(model, f.body, wrenches)))[at.dof_body] * f.motion).sum(-1)
 
 
-def mass_matrix(model: Model, position: Any) -> Any:
-    """Joint-space inertia with rotors; (nv, nv)."""
-    check(model, position)
+def _mass_matrix(model: Model, q: Any) -> Any:
     at = layout(model.structure)
-    f = frames(model, position)
+    f = frames(model, q)
     m, h, I = base_inertias(f)
     composite = at.below @ jnp.concatenate([jnp.asarray(m)[:, None], h, I.reshape(-1, 9)], -1)
     d = at.dof_body
@@ -109,3 +129,13 @@ def mass_matrix(model: Model, position: Any) -> Any:
     M = F @ f.motion.T
     lower = at.moves[d] > 0  # degree of freedom e (column) moves the body of d (row)
     return jnp.where(lower, M, jnp.where(lower.T, M.T, 0.0)) + jnp.diag(rotor_inertia(model))
+
+
+def mass_matrix(model: Model, position: Any) -> Any:
+    """Joint-space inertia with rotors; (nv, nv)."""
+    check(model, position)
+    q = jnp.asarray(position, dtype=float)
+    if not (tree_dynamics.ready() and model.nv):
+        return _mass_matrix(model, q)
+    kernel = partial(tree_dynamics.mass_matrix, topology(model.structure), model.nv)
+    return with_twin(model, kernel, _mass_matrix, (constants(model, bodies(model)),), q)

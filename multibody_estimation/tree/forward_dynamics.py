@@ -8,7 +8,7 @@ import numpy as np
 from multibody_estimation._jax import jax, jnp
 from multibody_estimation.geometry.spatial import cross_force, cross_motion, inertia_times, skew
 from multibody_estimation.tree.bodies import layout
-from multibody_estimation.tree.dynamics import _external, base_inertias, rotor_inertia, upward
+from multibody_estimation.tree.dynamics import base_inertias, in_base, rotor_inertia, upward, wrenches_on_bodies
 from multibody_estimation.tree.kinematics import body_velocities, frames
 from multibody_estimation.tree.model import Model, check
 
@@ -25,7 +25,7 @@ def forward_dynamics(model: Model, position: Any, velocity: Any, torques: Any, w
     V = body_velocities(model, f, v)
     bias = cross_force(V, inertia_times(m, h, I, V))
     if wrenches is not None:
-        bias = bias - _external(model, f, wrenches)
+        bias = bias - in_base(f, wrenches_on_bodies(model, f.body, wrenches))
     H = skew(h)
     mass = jnp.asarray(m)[:, None, None] * np.eye(3)
     articulated = jnp.concatenate([jnp.concatenate([mass, -H], -1), jnp.concatenate([H, I], -1)], -2)

@@ -62,6 +62,8 @@ def frames(model: Model, position: Any) -> Frames:
     linear, angular = _local_motions(model)
     angular_base, origin = apply(R[d], angular), p[d]
     motion = jnp.concatenate([apply(R[d], linear) + cross(origin, angular_base), angular_base], -1)
+    base_R: Any
+    base_p: Any
     if model.floating:
         base_R, base_p = spatial.rotation_from_quaternion(q[3:7]), q[:3]
     else:

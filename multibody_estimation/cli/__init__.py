@@ -16,7 +16,10 @@ __all__ = ['VERBS', 'main']
 
 VERBS = {
     'calibrate-ft': 'calibrate_ft',
+    'centroidal': 'centroidal',
+    'demo': 'demo',
     'doctor': 'doctor',
+    'up': 'up',
 }
 """Verb to the module of this folder that defines it."""
 

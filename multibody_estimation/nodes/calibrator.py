@@ -170,7 +170,7 @@ class Calibrator(Node):
 
     def readings(self, seconds: float) -> Readings:
         """Return what came in the last ``seconds``; a sentence where a topic is silent."""
-        if silent := self.inputs.look(patience=1.0, tell=False):
+        if silent := self.inputs.look(patience=2.0, tell=False):
             raise EstimationError(' '.join(silent))
         if seconds > self.settings.buffer_seconds:
             raise EstimationError(f'{seconds:g} s were asked for, but the buffer holds {self.settings.buffer_seconds:g} s.')
@@ -185,7 +185,10 @@ class Calibrator(Node):
         response.success, response.message = success, message
         if hasattr(response, 'sample_count'):
             response.sample_count = len(self.session.samples)
-        (self.get_logger().info if success else self.get_logger().warning)(message)
+        if success:
+            self.get_logger().info(message)
+        else:
+            self.get_logger().warning(message)
         return response
 
     def take_sample(self, request: Any, response: Any) -> Any:
@@ -300,7 +303,7 @@ class Calibrator(Node):
         """Take the samples of a goal; true where all were taken."""
         goal = handle.request
         load = load_of(goal)
-        name, count = goal.dataset or str(load), goal.count or 8
+        name, count = sessions.check_dataset(self.session, load, goal.dataset), goal.count or 8
         seconds, apart = goal.seconds or self.settings.sample_seconds, goal.apart or 20.0
         wanted, patience = next_direction(self.session, load, name), goal.timeout or 120.0
         last, told = time.monotonic(), ''
@@ -331,8 +334,6 @@ class Calibrator(Node):
                     else:
                         told = f'This orientation is taken already; turn {short:.0f} degrees further.'
             except EstimationError as error:
-                if result.taken == 0 and 'was begun with' in str(error):
-                    raise
                 told = str(error)
             words = f'{told} {instruction(wanted, up)}'.strip() if result.taken < count else told
             angle = sessions.angle(wanted, up) if up is not None and np.linalg.norm(up) > 0 else 180.0

@@ -35,7 +35,7 @@ class SlowCalls:
         try:
             self.executor.spin()
         except (ExternalShutdownException, KeyboardInterrupt):
-            pass
+            return
 
     def close(self) -> None:
         """Stop answering."""

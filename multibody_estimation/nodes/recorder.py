@@ -92,7 +92,7 @@ class Recorder(Node):
         try:
             window = self.rings.window(max(0.0, request.seconds))
             path = self.folder(request.filename)
-            write_bag(window, path)
+            write_bag(path, window)
             response.success, response.path = True, str(path)
             response.message_count = sum(len(s) for s in window.signals.values())
             response.message = f'{window.duration:.3f} s written to {path}.'

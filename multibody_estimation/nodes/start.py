@@ -5,7 +5,7 @@ import os
 import sys
 from importlib import import_module
 
-__all__ = ['NODES', 'start']
+__all__ = ['NODES', 'check_ros', 'prepare_environment', 'start']
 
 NODES = ('driver', 'recorder', 'estimator', 'calibrator')
 """Each is a module of this folder with a function `main(args)`."""
@@ -19,21 +19,28 @@ def prepare_environment(environment: dict[str, str] | os._Environ = os.environ) 
         environment.setdefault('AMENT_PREFIX_PATH', sys.prefix)
 
 
-def start(node: str, args: list[str] | None = None) -> None:
-    """Run a node until it is told to stop; what is missing ends it with one sentence and exit code 1."""
+def check_ros(who: str) -> str:
+    """Prepare the environment; return a sentence where ROS 2 or the messages are missing, or an empty text."""
     prepare_environment()
     try:
         import rclpy  # noqa: F401
     except ImportError as error:
-        sys.exit(
-            f"The {node} needs ROS 2, but rclpy cannot be imported ({error}). Run `make build`, or pip install '.[ros]', or source a ROS 2."
-        )
+        return f"The {who} needs ROS 2, but rclpy cannot be imported ({error}). Run `make build`, or pip install '.[ros]', or source a ROS 2."
     try:
         import multibody_estimation.msg  # noqa: F401
     except ImportError as error:
-        sys.exit(
-            f'The {node} needs the messages of this package, but they are not built ({error}). Run `make build`, or colcon build and source install/setup.bash.'
+        return (
+            f'The {who} needs the messages of this package, but they are not built ({error}). '
+            'Run `make build`, or colcon build and source install/setup.bash.'
         )
+    return ''
+
+
+def start(node: str, args: list[str] | None = None) -> None:
+    """Run a node until it is told to stop; what is missing ends it with one sentence and exit code 1."""
+    missing = check_ros(node)
+    if missing:
+        sys.exit(missing)
     from multibody_estimation.errors import EstimationError
 
     try:

@@ -47,7 +47,7 @@ setup(
     license='Apache-2.0',
     python_requires='>=3.11,<3.14',
     packages=find_packages(include=[NAME, f'{NAME}.*']),
-    package_data={NAME: ['**/*.yaml', '**/*.urdf', '**/*.html', '**/*.json', '**/*.h', '**/*.cc']},
+    package_data={NAME: ['**/*.yaml', '**/*.urdf', '**/*.html', '**/*.json', '**/*.js', '**/*.css', '**/*.svg', '**/*.h', '**/*.cc']},
     ext_modules=[KERNELS] if COMPILE else [],
     cmdclass={'build_ext': BuildKernels},
     install_requires=['jax>=0.5', 'numpy>=1.26', 'scipy>=1.11', 'transforms3d>=0.4.2', 'typer>=0.12', 'rich>=13', 'pyyaml>=6',
@@ -62,12 +62,24 @@ setup(
         'bench': ['casadi', 'numba', 'pin', 'idyntree', 'icub-models', 'mujoco[sysid]', 'crocoddyl'],
         'docs': ['mkdocs-material>=9'],
     },
-    entry_points={'console_scripts': ['multibody-estimation = multibody_estimation.cli:main']},
+    entry_points={
+        'console_scripts': ['multibody-estimation = multibody_estimation.cli:main'],
+        # Other packages add devices to this group.
+        'multibody_estimation.devices': [
+            f'simulated = {NAME}.hardware.simulated:Simulated',
+            f'serial = {NAME}.hardware.serial_furuta:SerialFuruta',
+            f'can = {NAME}.hardware.can_strain:CanStrain',
+            f'mujoco = {NAME}.hardware.mujoco_icub:MujocoIcub',
+            f'simulated_strain = {NAME}.hardware.simulated_strain:SimulatedStrain',
+            f'replay = {NAME}.hardware.replay:Replay',
+        ],
+    },
     data_files=[
         ('share/ament_index/resource_index/packages', [f'resource/{NAME}']),
         (f'share/{NAME}', ['package.xml']),
         (f'share/{NAME}/launch', sorted(glob('launch/*.launch.py'))),
         (f'share/{NAME}/config', sorted(glob('config/*.yaml'))),
+        (f'share/{NAME}/msg', sorted(glob('msg/*.msg'))),
         (f'lib/{NAME}', [f'scripts/{node}' for node in NODES]),
     ],
 )  # fmt: skip

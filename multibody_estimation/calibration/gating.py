@@ -27,7 +27,7 @@ class Gates:
     """Largest standard deviation of an accelerometer axis in m/s^2."""
     strain: float = 60.0
     """Largest standard deviation of a strain channel in counts."""
-    shift: float = 5.0
+    shift: float = 6.0
     """Largest difference of the means of the two halves, in standard errors of that difference (but see ``shift_floor``)."""
     shift_floor: tuple[float, float] = (4.0, 0.03)
     """Shift that never matters: counts, m/s^2."""
@@ -161,7 +161,7 @@ def _shift(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Difference of the means of the halves per column, and its standard error for white noise."""
     half = len(values) // 2
     first, last = values[:half], values[half:]
-    error = np.sqrt(first.var(axis=0) / len(first) + last.var(axis=0) / len(last))
+    error = np.sqrt(first.var(axis=0, ddof=1) / len(first) + last.var(axis=0, ddof=1) / len(last))
     return np.abs(last.mean(axis=0) - first.mean(axis=0)), error
 
 

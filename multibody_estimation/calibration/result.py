@@ -33,6 +33,8 @@ class Calibration:
     """T0 in degrees Celsius; nan where no temperature was measured."""
     accelerometer_bias: np.ndarray = field(default_factory=lambda: np.zeros(3))
     """m/s^2 in the sensor's axes, to be taken from every reading; shape (3,)."""
+    carried: np.ndarray = field(default_factory=lambda: np.zeros(4))
+    """``[m, m c]`` carried besides the body since the last tare, in kg and kg m; shape (4,)."""
     offsets: dict[str, np.ndarray] = field(default_factory=dict)
     """Offset of each dataset in counts."""
     residuals: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -51,7 +53,7 @@ class Calibration:
 
     def __post_init__(self) -> None:
         for name, shape in (('matrix', (6, 6)), ('offset', (6,)), ('body', (4,)), ('covariance', (40, 40)),
-                            ('temperature_coefficient', (6,)), ('accelerometer_bias', (3,))):  # fmt: skip
+                            ('temperature_coefficient', (6,)), ('accelerometer_bias', (3,)), ('carried', (4,))):  # fmt: skip
             array = np.asarray(getattr(self, name), dtype=float)
             if array.shape != shape or not np.isfinite(array).all():
                 raise EstimationError(f'Calibration: {name} must be {shape} finite numbers; it has the shape {array.shape}.')
@@ -85,9 +87,12 @@ class Calibration:
         return r @ self.matrix.T
 
     def compensated(self, wrench: np.ndarray, acceleration: np.ndarray, load: np.ndarray | None = None) -> np.ndarray:
-        """Take the weight of the body (and of a load ``[m, m c]``) off a wrench: what the surroundings do to it; (..., 6)."""
-        carried = self.body if load is None else self.body + np.asarray(load)
-        return wrench - (np.asarray(acceleration) - self.accelerometer_bias) @ gravity_map(carried).T
+        """Take the weight of the body and what it carries (or of a load ``[m, m c]``) off a wrench (..., 6) at rest.
+
+        The wrench is what the sensor exerts on the body, so what is left is minus what the surroundings do to it.
+        """
+        weighed = self.body + (self.carried if load is None else np.asarray(load))
+        return wrench - (np.asarray(acceleration) - self.accelerometer_bias) @ gravity_map(weighed).T
 
     def wrench_covariance(self, strain: np.ndarray) -> np.ndarray:
         """Covariance of one calibrated wrench from matrix and strain noise, N and N m; shape (6, 6)."""
@@ -109,7 +114,8 @@ class Calibration:
             'axes': list(AXES), 'matrix': self.matrix.tolist(), 'standard_deviation': self.standard_deviation.tolist(),
             'offset': self.offset.tolist(), 'body': self.body.tolist(), 'center_of_mass': self.center_of_mass.tolist(),
             'temperature_coefficient': self.temperature_coefficient.tolist(), 'reference_temperature': self.reference_temperature,
-            'accelerometer_bias': self.accelerometer_bias.tolist(), 'strain_noise': [float(s) for s in self.strain_noise],
+            'accelerometer_bias': self.accelerometer_bias.tolist(), 'carried': self.carried.tolist(),
+            'strain_noise': [float(s) for s in self.strain_noise],
             'chi2': float(self.chi2), 'offsets': {k: np.asarray(v).tolist() for k, v in self.offsets.items()},
             'residuals': {k: [float(x) for x in v] for k, v in self.residuals.items()}, 'notes': list(self.notes),
             'covariance': self.covariance.tolist(),
@@ -133,6 +139,7 @@ class Calibration:
         try:
             return cls(
                 **{name: np.array(document[name], dtype=float) for name in names},
+                carried=np.array(document.get('carried', np.zeros(4)), dtype=float),
                 reference_temperature=float(document.get('reference_temperature', math.nan)),
                 offsets={k: np.array(v, dtype=float) for k, v in document.get('offsets', {}).items()},
                 residuals={k: (float(v[0]), float(v[1])) for k, v in document.get('residuals', {}).items()},

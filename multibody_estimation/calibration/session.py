@@ -51,18 +51,24 @@ def take_between(
     session: Session, readings: Readings, begin: int, end: int, load: Load, dataset: str = ''
 ) -> tuple[Session, Sample]:
     """Average the readings with ``begin <= stamp < end`` (ns) into a sample."""
-    name = dataset or str(load)
-    for other in session.samples:
-        if other.dataset == name and other.load != load:
-            raise EstimationError(
-                f"Dataset '{name}' was begun with {other.load}, not {load}. Give the samples of another load another dataset's name."
-            )
+    name = check_dataset(session, load, dataset)
     if readings.serial and session.serial and readings.serial != session.serial:
         raise EstimationError(
             f"The strain comes from sensor '{readings.serial}', but this session is of '{session.serial}'. Restart the calibrator."
         )
     sample = replace(static_sample(readings, begin, end, name, load, session.gates), number=session.last_number + 1)
     return replace(session, samples=(*session.samples, sample), last_number=sample.number), sample
+
+
+def check_dataset(session: Session, load: Load, dataset: str = '') -> str:
+    """Return the dataset's name; a sentence where that name stands for another load."""
+    name = dataset or str(load)
+    for other in session.samples:
+        if other.dataset == name and other.load != load:
+            raise EstimationError(
+                f"Dataset '{name}' was begun with {other.load}, not {load}. Give the samples of another load another dataset's name."
+            )
+    return name
 
 
 def nearest(session: Session, sample: Sample) -> tuple[float, int]:
@@ -131,7 +137,10 @@ def compute(session: Session, method: str = '', *, folds: int = 5) -> Session:
 
 
 def tare(session: Session, readings: Readings, seconds: float, load: Load | None = None, *, to_zero: bool = False) -> Session:
-    """Set the offset so that the wrench at rest is the weight of body and ``load``, or zero with ``to_zero``."""
+    """Set the offset so that the wrench at rest is the weight of body and ``load``, or zero with ``to_zero``.
+
+    ``load`` counts as carried from now on: `Calibration.compensated` takes its weight off.
+    """
     if session.calibration is None:
         raise EstimationError('There is no calibration in force, so there is nothing to tare. Compute or load one first.')
     calibration, load = session.calibration, load or Load()
@@ -143,7 +152,9 @@ def tare(session: Session, readings: Readings, seconds: float, load: Load | None
     now = datetime.now(UTC).isoformat(timespec='seconds')
     note = f'Tared {now} {"to zero" if to_zero else f"with {load}"}: the offset moved by {np.abs(shift).max():.0f} counts.'
     kept = tuple(n for n in calibration.notes if not n.startswith('Tared '))
-    return replace(session, calibration=replace(calibration, offset=calibration.offset + shift, notes=(*kept, note)))
+    return replace(
+        session, calibration=replace(calibration, offset=calibration.offset + shift, carried=load.inertia, notes=(*kept, note))
+    )
 
 
 def safe_path(folder: str | Path, filename: str, default: str) -> Path:

@@ -125,10 +125,9 @@ class Device(ABC):
         del command
         return None
 
-    def stop(self) -> None:
-        """Put zero torque on the actuators, as far as the device can still be reached."""
-        if self.actuators.joints:
-            self.write(Command((0.0,) * len(self.actuators.joints)))
+    def stop(self) -> int | None:
+        """Put zero torque on the actuators, as far as the device can still be reached; return since when, as `write` does."""
+        return self.write(Command((0.0,) * len(self.actuators.joints))) if self.actuators.joints else None
 
     @abstractmethod
     def close(self) -> None:

@@ -42,6 +42,7 @@ class Driver:
         self._driven = joints.index(joint) if joint else 0
         self._began: int | None = None
         self._held = (0.0,) * len(joints)
+        self._told = self._seen = 0
         self._pending: Command | None = None
         self._stopping = False
         self.refusal = ''
@@ -108,13 +109,14 @@ class Driver:
 
     def poll(self, timeout: float = 0.1) -> list[Sample]:
         """Do one round: connect where needed, obey, read; returns within about ``timeout`` seconds."""
-        now = time.monotonic()
+        now = self._now()
         if self.watchdog.state is State.LOST and not self._connect(now, timeout):
             return []
         try:
             applied = self._obey(now)
             samples = self.device.read(timeout)
-            now = time.monotonic()
+            self._seen = samples[-1].stamp if samples else self._seen
+            now = self._now()
             if samples:
                 self.watchdog.sampled(now)
                 applied += self._excite(samples[-1].stamp, now)
@@ -123,13 +125,14 @@ class Driver:
             elif self.watchdog.stalled(now):
                 raise DeviceLost(self.watchdog.reason)
             applied += self._obey(now)
-            if samples and not applied and self._held:
+            if samples and not applied and self._held and samples[-1].stamp > self._told:
                 # Said again with every sample, so that a window of any length knows what is held.
-                applied = [Sample(APPLIED, samples[-1].stamp, {'': self._held})]
+                applied = self._tell(self._held, samples[-1].stamp)
             samples = samples + applied
         except DeviceLost as error:
             self.device.close()
-            self.watchdog.lost(time.monotonic(), str(error))
+            self._held = (0.0,) * len(self._held)
+            self.watchdog.lost(self._now(), str(error))
             return []
         for sample in samples:
             self.samples[sample.topic] = self.samples.get(sample.topic, 0) + 1
@@ -141,11 +144,11 @@ class Driver:
             with contextlib.suppress(DeviceLost):
                 self.device.stop()
         self.device.close()
-        self.watchdog.lost(time.monotonic(), 'Closed.')
+        self.watchdog.lost(self._now(), 'Closed.')
 
     def report(self) -> Mapping[str, str]:
         """State in words and numbers for diagnostics, units in the keys."""
-        now, dog = time.monotonic(), self.watchdog
+        now, dog = self._now(), self.watchdog
         return {
             'State': dog.state.value,
             'Reason': dog.reason,
@@ -165,22 +168,30 @@ class Driver:
             self.device.open()
         except DeviceLost as error:
             self.device.close()
-            self.watchdog.lost(time.monotonic(), str(error))
+            self.watchdog.lost(self._now(), str(error))
             return False
-        self.watchdog.opened(time.monotonic())
+        self.watchdog.opened(self._now())
         return True
+
+    def _now(self) -> float:
+        """Seconds of the clock the watchdog lives by: real time, or the device's own where it runs as fast as it is read."""
+        return time.monotonic() if getattr(self.device, 'realtime', True) else self._seen / NANOSECONDS
 
     def _apply(self, values: tuple[float, ...], stamp: int) -> list[Sample]:
         """Write to the device; return what acts, and since when."""
         acts = self.device.write(Command(values, stamp))
-        self._held = values
-        return [Sample(APPLIED, stamp if acts is None else acts, {'': values})]
+        return self._tell(values, stamp if acts is None else acts)
 
     def _rest(self) -> list[Sample]:
         """Zero torque."""
-        self.device.stop()
-        self._held = (0.0,) * len(self._held)
-        return [Sample(APPLIED, time.time_ns(), {'': self._held})] if self._held else []
+        acts = self.device.stop()
+        return self._tell((0.0,) * len(self._held), time.time_ns() if acts is None else acts) if self._held else []
+
+    def _tell(self, values: tuple[float, ...], stamp: int) -> list[Sample]:
+        # Of two commands with one stamp the later acts, so it must come later: a nanosecond is enough.
+        self._told = max(stamp, self._told + 1)
+        self._held = values
+        return [Sample(APPLIED, self._told, {'': values})]
 
     def _obey(self, now: float) -> list[Sample]:
         """Pass on what is due: a stop, a command, or zero because the last command is too old."""

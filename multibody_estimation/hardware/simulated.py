@@ -223,11 +223,13 @@ class Simulated(Device):
             self._first + -(-(command.stamp - self._first) // self._step_ns) * self._step_ns, self.stamp(max(self._last, 0))
         )
 
-    def stop(self) -> None:
+    def stop(self) -> int | None:
         """Zero at once, whatever is queued."""
-        if self._state is not None:
-            self._queue.clear()
-            self._inputs = np.zeros(len(self._robot.inputs))
+        if self._state is None:
+            return None
+        self._queue.clear()
+        self._inputs = np.zeros(len(self._robot.inputs))
+        return self.stamp(max(self._last, 0))
 
     @property
     def positions(self) -> np.ndarray:

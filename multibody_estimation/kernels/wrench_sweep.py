@@ -360,7 +360,7 @@ def sweep_twin(
     # The last sample is repeated to fill the last chunk: zeros could be singular.
     cut = tuple(None if x is None else jnp.concatenate([x, jnp.repeat(x[-1:], pad, 0)]).reshape(count, chunk, *x.shape[1:]) for x in samples)
     out = jax.lax.map(lambda x: _sweep(layout, T, x, select, multipliers), cut)
-    return Sweep(*(x.reshape(-1, *x.shape[2:])[: n if x.shape[1] else 0] for x in out))
+    return Sweep(*(x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])[: n if x.shape[1] else 0] for x in out))
 
 
 def _sweep(layout: Layout, T: dict, samples: tuple, select: tuple, multipliers: bool) -> Sweep:

@@ -153,11 +153,9 @@ class Inputs:
             elif publishers:
                 item.problem = f'{item.topic}: {publishers} publisher(s) but no message for {age:.1f} s. Is the device running?'
             else:
-                near = sorted(
-                    t
-                    for t, kinds in self.node.get_topic_names_and_types()
-                    if item.kind in kinds and t != item.topic and self.node.count_publishers(t)
-                )
+                own = f'{self.node.get_fully_qualified_name()}/'
+                others = [t for t, kinds in self.node.get_topic_names_and_types() if item.kind in kinds and not t.startswith(own)]
+                near = sorted(t for t in others if t != item.topic and self.node.count_publishers(t))
                 hint = (
                     f' Topics of its type: {", ".join(near[:4])}.'
                     if near

@@ -114,7 +114,7 @@ def start_lag_smoother(
         guess=jnp.tile(jnp.asarray(mean), (n + 1, 1)),
     )
     density = jnp.asarray(np.stack([usual, usual * noise.switch_factor]))
-    return LagSmoother(problem, problem.guess, jnp.zeros((n, nw)), jnp.asarray(1), density)
+    return LagSmoother(problem, problem.guess, jnp.zeros((n, nw)), jnp.asarray(np.int64(1)), density)
 
 
 def _drop_first(smoother: LagSmoother) -> LagSmoother:

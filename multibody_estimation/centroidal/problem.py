@@ -179,6 +179,15 @@ def prior_of(layout: StateLayout, mass: float, known: Mapping[str, Any], given: 
     return mean, np.diag(deviation**2)
 
 
+def _fill_pauses(time: np.ndarray, measurements: Sequence[Measurement]) -> np.ndarray:
+    """Put empty stages where nothing was measured for long: over one long step a force may do more than change evenly."""
+    usual = min(((m.time[-1] - m.time[0]) / (len(m.time) - 1) for m in measurements if len(m.time) > 1), default=np.inf)
+    pieces = [time]
+    for k in np.flatnonzero(np.diff(time) > 2.5 * usual):
+        pieces.append(np.linspace(time[k], time[k + 1], int(np.ceil((time[k + 1] - time[k]) / usual)) + 1)[1:-1])
+    return np.sort(np.concatenate(pieces))
+
+
 def assemble(
     measurements: Sequence[Measurement],
     *,
@@ -192,6 +201,8 @@ def assemble(
     merge: float = 1e-6,
 ) -> Problem:
     """Put measurements of any rates on the union of their stamps; stamps closer than ``merge`` seconds become one stage.
+
+    Pauses of all sensors are filled with empty stages.
 
     Args:
         measurements: any subset of `BLOCKS`.
@@ -210,7 +221,7 @@ def assemble(
     if not measurements:
         raise EstimationError('The recording is empty: no measurement was given. At least one with two samples is needed.')
     stamps = np.sort(np.concatenate([m.time for m in measurements]))
-    time = stamps[np.concatenate([[True], np.diff(stamps) > merge])]
+    time = _fill_pauses(stamps[np.concatenate([[True], np.diff(stamps) > merge])], measurements)
     if len(time) < 2:
         raise EstimationError('The recording has only one instant; at least two are needed to speak of motion.')
     values: dict[str, np.ndarray] = {}

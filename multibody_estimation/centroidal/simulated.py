@@ -24,6 +24,7 @@ __all__ = ['Walk', 'icub_urdf', 'record', 'simulate_walk']
 LEG = ('hip_pitch', 'hip_roll', 'hip_yaw', 'knee', 'ankle_pitch', 'ankle_roll')
 STANDING = (0.35, 0.0, 0.0, -0.7, -0.35, 0.0)
 GRAVITY = np.array([0.0, 0.0, -9.81])
+START = 100.0  # s: a stamp of zero means that there is none
 NOISE = {
     'encoders': 2e-4, 'joint_velocities': 0.01, 'imu/accelerometer': 0.03, 'imu/gyroscope': 2e-3, 'imu/orientation': 1e-3,
     'wrench': (1.0, 1.0, 1.0, 0.03, 0.03, 0.03),
@@ -305,7 +306,7 @@ def record(
 
     def make(name, clean, unit, columns, size, frame=''):
         values = clean + rng.normal(size=clean.shape) * np.asarray(size)
-        return Signal.from_seconds(name, walk.time, values, columns=columns, unit=unit, frame=frame, noise=size)
+        return Signal.from_seconds(name, START + walk.time, values, columns=columns, unit=unit, frame=frame, noise=size)
 
     xyz, wrench = ('x', 'y', 'z'), ('fx', 'fy', 'fz', 'tx', 'ty', 'tz')
     turned = Rotation.from_matrix(walk.imu_rotation) * Rotation.from_rotvec(
@@ -316,7 +317,7 @@ def record(
         make('joint_velocities', walk.velocities, 'rad/s', walk.joint_names, noise['joint_velocities']),
         make('imu/accelerometer', walk.imu[:, :3], 'm/s^2', xyz, noise['imu/accelerometer'], imu),
         make('imu/gyroscope', walk.imu[:, 3:], 'rad/s', xyz, noise['imu/gyroscope'], imu),
-        Signal.from_seconds('imu/orientation', walk.time, turned.as_quat(), columns=('x', 'y', 'z', 'w'), frame=imu),
+        Signal.from_seconds('imu/orientation', START + walk.time, turned.as_quat(), columns=('x', 'y', 'z', 'w'), frame=imu),
         *(make(f'ft/{side}/wrench', walk.wrenches[:, i], 'N, N m', wrench, noise['wrench'], feet[i]) for i, side in enumerate(('left', 'right'))),
     ]  # fmt: skip
     return Window.gather(signals, source=f'simulated walk, seed {seed}')

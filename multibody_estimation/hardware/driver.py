@@ -43,6 +43,7 @@ class Driver:
         self._began: int | None = None
         self._held = (0.0,) * len(joints)
         self._told = self._seen = 0
+        self._told_by_device = any(channel.topic == APPLIED for channel in device.channels)
         self._pending: Command | None = None
         self._stopping = False
         self.refusal = ''
@@ -57,7 +58,7 @@ class Driver:
         """What `poll` returns samples of."""
         own = self.device.channels
         actuators = self.device.actuators
-        if not actuators.joints:
+        if not actuators.joints or self._told_by_device:
             return own
         unit = 'V' if actuators.kind == 'voltage' else ''
         return (*own, Channel(APPLIED, 'multibody_estimation/msg/ActuatorCommand', 'command', actuators.joints, unit=unit))
@@ -191,7 +192,7 @@ class Driver:
         # Of two commands with one stamp the later acts, so it must come later: a nanosecond is enough.
         self._told = max(stamp, self._told + 1)
         self._held = values
-        return [Sample(APPLIED, self._told, {'': values})]
+        return [] if self._told_by_device else [Sample(APPLIED, self._told, {'': values})]
 
     def _obey(self, now: float) -> list[Sample]:
         """Pass on what is due: a stop, a command, or zero because the last command is too old."""

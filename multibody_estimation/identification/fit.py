@@ -167,3 +167,10 @@ class Fit:
         from multibody_estimation.identification.prediction import predict
 
         return predict(self, window, start=start, seconds=seconds)
+
+    def report(self, path: str | Path, **more: Any) -> Path:
+        """Write the report as one HTML file and return its path; see `reporting.identification_report` for what can be added."""
+        from multibody_estimation.reporting import check_writable, identification_report
+
+        check_writable(path)
+        return identification_report(self, **more).save(path)

@@ -2,6 +2,7 @@
 """Shared by the Furuta benchmarks: the recordings, the robot, and the peers (scipy + numba shooting, CasADi + Ipopt)."""
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -66,25 +67,100 @@ def load(name):
         return {k: d[k] for k in d.files}
 
 
-def ours(d, start=None, repeats=5):
-    """Fit with the package; returns the fit, the fastest solve in seconds (compiled), and the first one."""
-    x0 = unlumped(d['p_start'] if start is None else start)
-    window = Window.gather(
+def recording(d, y=None):
+    """The recording as a window; ``y``: other readings."""
+    return Window.gather(
         [
-            Signal.from_seconds('encoders', d['t'], d['y'], columns=('arm', 'pendulum')),
+            Signal.from_seconds('encoders', d['t'], d['y'] if y is None else y, columns=('arm', 'pendulum')),
             Signal.from_seconds('command', d['t'], d['tau']),
         ],
         truth=dict(zip(NAMES, map(float, unlumped(d['p_true'])))),
     )
+
+
+def robot_of(d, start=None):
+    """The tree with its eleven parameters; ``start``: lumped ones other than those of the recording."""
+    x0 = unlumped(d['p_start'] if start is None else start)
     parameters = tuple(Parameter(n, float(v), lower=lo, upper=up, scale=s) for v, (n, lo, up, s) in zip(x0, SETTINGS))
     encoder = Encoder(joints=('arm', 'pendulum'), noise=float(d['sigma']))
-    robot = Robot('furuta', tree_model(), (Input(joint='arm'),), (encoder,), parameters)
+    return Robot('furuta', tree_model(), (Input(joint='arm'),), (encoder,), parameters)
+
+
+def ours(d, start=None, repeats=5):
+    """Fit with the package; returns the fit, the fastest solve in seconds (compiled), and the first one."""
+    window, robot = recording(d), robot_of(d, start)
     begin = time.perf_counter()
-    problem = prepare(robot, [window], robot.parameters, None)
+    problem = prepare(robot, window)
     fit = identify(robot, window, problem=problem)
     first = time.perf_counter() - begin
     times = [identify(robot, window, problem=problem).seconds for _ in range(repeats)]
-    return fit, min(times), first
+    return fit, min([fit.seconds, *times]), first
+
+
+def process_seconds(*arguments):
+    """Wall time of a whole process that runs this module with some arguments."""
+    begin = time.perf_counter()
+    subprocess.run([sys.executable, '-m', 'benchmarks.furuta_identification', *arguments], check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - begin
+
+
+def casadi(d, count=0, start=None):
+    """CasADi + Ipopt, Gauss-Newton multiple shooting at every sample; (parameters, solve seconds, build seconds, rms in sigma, status) or None.
+
+    ``count``: use only so many samples; ``start``: other parameters to start from.
+    """
+    try:
+        import casadi as ca
+    except ImportError:
+        return None
+    from scipy.signal import savgol_filter
+
+    begin = time.perf_counter()
+    count = count or len(d['tau'])
+    y, tau, dt, sigma, eps = d['y'][:count], d['tau'][:count], float(d['dt']), float(d['sigma']), float(d['eps'])
+    p0 = d['p_start'] if start is None else start
+    scale = np.where(d['p_start'] != 0, np.abs(d['p_start']), np.array([0] * 9 + [1e-3, 1e-2]))
+    x, z, u = ca.SX.sym('x', 4), ca.SX.sym('z', 11), ca.SX.sym('u')
+    p = z * scale
+
+    def rates(x):
+        s, c, w, v = ca.sin(x[1]), ca.cos(x[1]), x[2], x[3]
+        m11, m12 = p[0] + p[1] * s * s, p[2] * c
+        r1 = u + p[9] - p[5] * w - p[7] * ca.tanh(w / eps) - 2 * p[1] * s * c * w * v + p[2] * s * v * v
+        r2 = -p[6] * v - p[8] * ca.tanh(v / eps) + p[1] * s * c * w * w - p[4] * s
+        det = m11 * p[3] - m12 * m12
+        return ca.vertcat(w, v, (p[3] * r1 - m12 * r2) / det, (m11 * r2 - m12 * r1) / det)
+
+    a = rates(x)
+    b = rates(x + dt / 2 * a)
+    c = rates(x + dt / 2 * b)
+    e = rates(x + dt * c)
+    step = ca.Function('step', [x, u, z], [x + dt / 6 * (a + 2 * b + 2 * c + e)])
+    X, Z = ca.MX.sym('X', 4, count), ca.MX.sym('Z', 11)
+    after = step.map(count - 1)(X[:, :-1], tau[:-1][None], ca.repmat(Z, 1, count - 1))
+    gaps = ca.vec((X[:, 1:] - after) * np.array([1e2, 1e2, 1e1, 1e1])[:, None])
+    r = ca.vec((X[:2, :] + ca.vertcat(ca.DM(0), Z[10] * scale[10]) - y.T) / sigma)
+    unknowns = ca.veccat(Z, X)
+    J = ca.jacobian(r, unknowns)
+    factor, multipliers = ca.MX.sym('factor'), ca.MX.sym('multipliers', gaps.shape[0])
+    H = ca.Function('H', [unknowns, ca.MX.sym('none', 0), factor, multipliers], [factor * ca.triu(J.T @ J) / count])
+    options = {
+        'ipopt.print_level': 0,
+        'print_time': False,
+        'ipopt.max_iter': 300,
+        'ipopt.tol': 1e-6,
+        'ipopt.sb': 'yes',
+        'hess_lag': H,
+    }
+    solver = ca.nlpsol('S', 'ipopt', {'x': unknowns, 'f': 0.5 * ca.sumsqr(r) / count, 'g': gaps}, options)
+    build = time.perf_counter() - begin
+    begin = time.perf_counter()
+    ys, vs = (savgol_filter(y, 31, 3, deriv=k, delta=dt, axis=0) for k in (0, 1))
+    lower = np.r_[np.full(9, 1e-3), -np.inf, -50, np.full(4 * count, -np.inf)]
+    out = solver(x0=np.r_[p0 / scale, np.c_[ys, vs].ravel()], lbx=lower, lbg=0, ubg=0)
+    seconds = time.perf_counter() - begin
+    found = np.array(out['x']).ravel()[:11] * scale
+    return found, seconds, build, float(np.sqrt(float(out['f']))), solver.stats()['return_status']
 
 
 def scipy_shooting(d, substeps=1, start=None):
@@ -141,3 +217,11 @@ def scipy_shooting(d, substeps=1, start=None):
     seconds = time.perf_counter() - begin
     std = np.sqrt(np.abs(np.diag(np.linalg.pinv(s.jac.T @ s.jac))))[:11] * scale
     return s.x[:11] * scale, std, seconds, float(np.sqrt(2 * s.cost / (2 * n)))
+
+
+if __name__ == '__main__':
+    if sys.argv[1] == 'casadi':
+        print(casadi(load(sys.argv[2])))
+    else:
+        recorded = load(sys.argv[2])
+        print(identify(robot_of(recorded), recording(recorded)))

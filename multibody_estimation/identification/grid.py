@@ -97,11 +97,12 @@ def make_grid(robot: Robot, windows: Sequence[Window], step: float | None = None
         raise EstimationError(f'The time step {step} s must be above zero.')
     time, starts, shift, clock = [], [0], [], 0.0
     for window in windows:
-        seconds = window.seconds(first)
-        if len(seconds) < 5:
-            raise EstimationError(f'{first}: {len(seconds)} samples are too few to tell a motion; at least 5 are needed.')
-        count = int(round((seconds[-1] - seconds[0]) / step)) + 1
-        shift.append(clock - seconds[0])
+        if len(window[first]) < 5:
+            raise EstimationError(f'{first}: {len(window[first])} samples are too few to tell a motion; at least 5 are needed.')
+        read = [window.seconds(s.signal) for s in robot.sensors if isinstance(s, Encoder) and len(window[s.signal])]
+        begin, end = min(t[0] for t in read), max(t[-1] for t in read)
+        count = int(round((end - begin) / step)) + 1
+        shift.append(clock - begin)
         time.append(clock + step * np.arange(count))
         starts.append(starts[-1] + count)
         clock += step * count + PAUSE
@@ -112,8 +113,24 @@ def make_grid(robot: Robot, windows: Sequence[Window], step: float | None = None
     for a, b in zip(starts[:-1], starts[1:]):
         linked[a : max(b - 2, a)] = 1
     samples = tuple(_place(robot, sensor, windows, t, starts, shift, step, joints) for sensor in robot.sensors)
+    _check_moves(samples)
     tables = tuple(_table(source, windows, shift, knots) for source in robot.inputs)
     return Grid(step, t, tuple(starts), linked, samples, tables, tuple(shift))
+
+
+def _check_moves(samples: Sequence[Samples]) -> None:
+    """A robot that stands still tells nothing."""
+    joints = []
+    for s in samples:
+        if isinstance(s.sensor, Encoder):
+            for y, w in zip(s.values, s.weight):
+                if (w > 0).any() and np.ptp(y[w > 0]) * w.max() > 6:
+                    return
+            joints += s.sensor.joints
+    raise EstimationError(
+        f'The recording holds {" and ".join(dict.fromkeys(joints))} still (moves less than 6 standard deviations of its noise); '
+        'nothing can be told from it. Excite the robot.'
+    )
 
 
 def _columns(signal: Any, wanted: Sequence[str]) -> list[int]:
@@ -155,13 +172,13 @@ def _place(robot: Robot, sensor: Observation, windows, t, starts, shift, step, j
     n, lag = len(t), np.zeros(len(t))
     read = sensor.joints if isinstance(sensor, Encoder) else ()
     index = tuple(joints.index(j) for j in read)
-    values = weight = moved = np.zeros(0)
+    values = weight = np.zeros(0)
     for r, window in enumerate(windows):
         signal = window[sensor.signal]
         columns = _columns(signal, sensor.columns)
         k = len(columns)
         if not values.size:
-            values, weight, moved = np.zeros((k, n)), np.zeros((k, n)), np.zeros(k)
+            values, weight = np.zeros((k, n)), np.zeros((k, n))
         noise = _noise(sensor, signal, columns)
         own = window.seconds(sensor.signal) + shift[r]
         _check(sensor, signal, columns, own)
@@ -176,12 +193,6 @@ def _place(robot: Robot, sensor: Observation, windows, t, starts, shift, step, j
         values[:, here] = mean
         weight[:, here] = np.sqrt(count) / noise[:, None]
         lag[here] = (np.add.reduceat(moment[inside], head) / count if len(head) else 0) - t[here]
-        moved = np.maximum(moved, np.ptp(signal.values[:, columns], axis=0) / noise)
-    if isinstance(sensor, Encoder) and (moved < 6).all():
-        raise EstimationError(
-            f'{sensor.signal}: the recording holds {" and ".join(sensor.joints)} still (moves less than 6 standard deviations '
-            'of its noise); nothing can be told from it. Excite the robot.'
-        )
     lag[np.abs(lag) < 1e-3 * step] = 0.0
     turns = tuple(sensor.angular and dynamics.turns(robot.model, j) for j in read) or (sensor.angular,) * len(values)
     return Samples(sensor, index, turns, values, weight, lag)

@@ -20,7 +20,9 @@ __all__ = ['Prediction', 'WindowErrors', 'predict', 'predict_windows']
 
 STARTS = ('smoothed', 'causal')
 CONTEXT = 0.5
-"""Seconds before a window from which its causal start is estimated."""
+"""Seconds before a window from which its causal start is estimated, at most."""
+LEAST = 0.2
+"""Seconds that must be there before the first window with a causal start."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +125,10 @@ def predict_windows(
     form, grid = whole.problem.form, whole.problem.grid
     h = grid.step
     length, before = int(round(seconds / h)), int(round(context / h))
-    first = before if starts == 'causal' else 2
-    begins = [s for a, b in zip(grid.starts[:-1], grid.starts[1:]) for s in range(a + first, b - length + 1, length)]
+    begins = [
+        s for a, b in zip(grid.starts[:-1], grid.starts[1:]) for s in range(a + 2, b - length + 1, length)
+        if starts == 'smoothed' or s - a >= min(LEAST / h, before)
+    ]  # fmt: skip
     if not begins or length < 2:
         raise EstimationError(f'No window of {seconds:g} s fits the recordings.')
     at = np.array(begins)
@@ -148,7 +152,7 @@ def _causal(fit, whole: Fit, windows, at: np.ndarray, before: int, weight) -> tu
     cuts = []
     for s in at:
         r = int(np.searchsorted(grid.starts, s, side='right')) - 1
-        lo, hi = grid.time[[s - before, s - 1]] - grid.shift[r] + np.array([-0.5, 0.5]) * grid.step
+        lo, hi = grid.time[[max(s - before, grid.starts[r]), s - 1]] - grid.shift[r] + np.array([-0.5, 0.5]) * grid.step
         cuts.append(_cut(windows[r], lo, hi, first))
     short = track(fit, cuts, weight=weight, step=grid.step)
     ends = np.array(short.starts[1:]) - 1

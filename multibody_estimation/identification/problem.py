@@ -38,9 +38,10 @@ class Problem:
 
     @cached_property
     def metric(self) -> jax.Array:
-        """Damping metric of the states, (N, b): the information of the sharpest sensor, zero where there is no stage."""
+        """Damping metric of the states, (N, b): the information of the encoder with most samples, zero where there is no stage."""
         nq, block, n = self.form.nq, self.form.block, len(self.grid)
-        strongest = max(float(s.weight.max()) for s in self.grid.samples if isinstance(s.sensor, Encoder))
+        main = max((s for s in self.grid.samples if isinstance(s.sensor, Encoder)), key=lambda s: int((s.weight > 0).sum()))
+        strongest = float(main.weight.max())
         metric = np.zeros(-(-n * nq // block) * block)
         metric[: self.grid.count * nq] = strongest**2
         return jnp.asarray(metric.reshape(-1, block))

@@ -15,7 +15,8 @@ __all__ = ['first_positions']
 def first_positions(grid: Grid, nq: int, offsets: Sequence[Sequence[float]]) -> np.ndarray:
     """Smoothed encoder readings at every stage, (nq, n); zero for joints that no encoder reads. offsets: of each sensor."""
     q = np.zeros((nq, len(grid)))
-    for samples, offset in zip(grid.samples, offsets):
+    # Where several encoders read one joint, the one with most samples has the last word.
+    for samples, offset in sorted(zip(grid.samples, offsets), key=lambda pair: int((pair[0].weight > 0).sum())):
         if not isinstance(samples.sensor, Encoder):
             continue
         for row, joint in enumerate(samples.index):

@@ -134,7 +134,7 @@ def solve(
         z_new = np.clip(z + step, lower, upper) if p else z
         arrow_new = chain.normal(moved, z_new, data)
         cost_new = float(arrow_new.P[-1, -1])
-        gain = (cost - cost_new) / max(predicted, 1e-300)
+        gain = min(max((cost - cost_new) / max(predicted, 1e-300), -1e6), 1e6)
         small = predicted < tolerance and mu <= 1e-3
         if np.isfinite(cost_new) and cost_new <= cost + 1e-12 * abs(cost):
             states, z, arrow, cost, held = moved, z_new, arrow_new, cost_new, held_new

@@ -9,7 +9,7 @@ from multibody_estimation.maximal.constraints import axis_coordinates, axis_rows
 from multibody_estimation.maximal.model import Multibody, State
 from multibody_estimation.maximal.rows import Rows, impulse, speed
 
-__all__ = ['Energies', 'energy', 'explicit_force', 'gravity', 'gyroscopic_torque', 'inverse_mass', 'mass_matrix', 'momentum', 'motor_effort', 'per_mass',
+__all__ = ['Energies', 'energy', 'explicit_force', 'gravity', 'gyroscopic_impulse', 'gyroscopic_torque', 'inverse_mass', 'mass_matrix', 'momentum', 'motor_effort', 'per_mass',
            'times_mass']  # fmt: skip
 
 Array = jax.Array
@@ -57,6 +57,37 @@ def gyroscopic_torque(model: Multibody, velocity: Array) -> Array:
     """-w x J w in body axes, N m; (nb, 6, *T) -> (nb, 3, *T)."""
     w = [velocity[:, 3 + i] for i in range(3)]
     return -jnp.stack(c.cross(w, c.apply(_inertia(model, velocity.ndim - 2), w)), axis=1)
+
+
+def _turned(vector: tuple, rotation_vector: tuple) -> tuple:
+    """Rotate a vector by a rotation vector."""
+    w, *q = c.exp(rotation_vector)
+    side = c.cross(q, vector)
+    return c.add(vector, c.scale(2 * w, side), c.scale(2.0, c.cross(q, side)))
+
+
+def gyroscopic_impulse(model: Multibody, velocity: Array, step: Array | float) -> Array:
+    """Angular impulse J (w+ - w) of a free body over a step, body axes, N m s; (nb, 6, *T) -> (nb, 3, *T).
+
+    w+ solves ``Exp(h w+/2) J w+ = Exp(-h w/2) J w``: velocities belong to the middle of their interval, where the world's angular
+    momentum R J w is kept exactly. The rule is symmetric in time, so energy does not drift; -h w x J w to first order.
+    """
+    J = _inertia(model, velocity.ndim - 2)
+    w = tuple(velocity[:, 3 + i] for i in range(3))
+    start = c.apply(J, w)
+    target = _turned(start, c.scale(-step / 2, w))
+    momentum = c.subtract(start, c.scale(step, c.cross(w, start)))
+    _, inverse = inverse_mass(model)
+    xx, yy, zz, xy, xz, yz = (lift(inverse[:, i], velocity.ndim - 2) for i in range(6))
+    K = ((xx, xy, xz), (xy, yy, yz), (xz, yz, zz))
+    for _ in range(3):
+        x = c.apply(K, momentum)
+        miss = c.subtract(_turned(momentum, c.scale(step / 2, x)), target)
+        # Newton in the momentum p: d(p + h/2 x cross p) = (1 + h/2 ([x] - [p] K)) dp, solved to second order in h.
+        first = c.scale(-step / 2, c.subtract(c.cross(x, miss), c.cross(momentum, c.apply(K, miss))))
+        second = c.scale(-step / 2, c.subtract(c.cross(x, first), c.cross(momentum, c.apply(K, first))))
+        momentum = c.subtract(momentum, c.add(miss, first, second))
+    return jnp.stack(c.subtract(momentum, start), axis=1)
 
 
 def gravity(model: Multibody) -> Array:

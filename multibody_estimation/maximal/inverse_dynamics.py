@@ -31,7 +31,7 @@ from multibody_estimation.errors import EstimationError
 from multibody_estimation.geometry import components as c
 from multibody_estimation.maximal.constraints import axis_rows, constraint_rows, lift
 from multibody_estimation.maximal.contacts import contact_rows, limit_rows
-from multibody_estimation.maximal.forces import explicit_force, gyroscopic_torque, times_mass
+from multibody_estimation.maximal.forces import explicit_force, gyroscopic_impulse, gyroscopic_torque, times_mass
 from multibody_estimation.maximal.laws import contact_creep, friction_limit, mean_clip, regularisation, unilateral_offset
 from multibody_estimation.maximal.model import Multibody, State
 from multibody_estimation.maximal.rows import impulse, pick, speed
@@ -120,12 +120,13 @@ def impulse_residual(
         constraint = sigma * lam + row
 
     axes = axis_rows(model, state.pose)
-    gyro = gyroscopic_torque(model, v)
     if evaluation == 'symmetric':
-        gyro = (gyro + gyroscopic_torque(model, V)) / 2
+        gyro = step / 2 * (gyroscopic_torque(model, v) + gyroscopic_torque(model, V))
+    else:
+        gyro = gyroscopic_impulse(model, v, step)
     known = explicit_force(model, state.pose, axes, inputs, wrench)
     P = times_mass(model, V - v) - step * known - impulse(G, lam, n)
-    P = P - step * jnp.concatenate([jnp.zeros_like(gyro), gyro], axis=1)
+    P = P - jnp.concatenate([jnp.zeros_like(gyro), gyro], axis=1)
     if model.axes:
         before, after = speed(axes, v), speed(axes, V)
         drag = lift(model.viscous + model.back_emf, t)

@@ -20,7 +20,7 @@ import numpy as np
 from multibody_estimation._jax import jax, jnp
 from multibody_estimation.maximal.constraints import axis_rows, constraint_rows, lift
 from multibody_estimation.maximal.contacts import contact_rows, limit_rows
-from multibody_estimation.maximal.forces import explicit_force, gyroscopic_torque, per_mass
+from multibody_estimation.maximal.forces import explicit_force, gyroscopic_impulse, per_mass
 from multibody_estimation.maximal.inverse_dynamics import advance
 from multibody_estimation.maximal.laws import contact_creep, friction_limit, positive, regularisation, unilateral_offset
 from multibody_estimation.maximal.lcp import SOLVED, solve_lcp
@@ -134,9 +134,9 @@ def step(model: Multibody, state: State, inputs: Array, step: Array | float, *, 
         parts.append(limit)
         regular.append(sigma + jnp.zeros_like(gap))
         offset.append(unilateral_offset(gap, speed(limit, v), ups, h))
-    gyro = gyroscopic_torque(model, v)
-    force = explicit_force(model, pose, axes, inputs, wrench).at[:, 3:].add(gyro)
-    free = v + h * per_mass(model, force)
+    gyro = gyroscopic_impulse(model, v, h)
+    push = h * explicit_force(model, pose, axes, inputs, wrench) + jnp.concatenate([jnp.zeros_like(gyro), gyro], axis=1)
+    free = v + per_mass(model, push)
     none = jnp.zeros((0, *pose.shape[2:]))
     rows = join(*parts)
     if not rows.first:

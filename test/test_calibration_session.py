@@ -10,11 +10,12 @@ from typer.testing import CliRunner
 
 from multibody_estimation.calibration import Calibration, Load, StrainSensor, calibrate_force_torque
 from multibody_estimation.calibration.gating import Gates, Readings, datasets_of, static_stretches, why_not_static
-from multibody_estimation.calibration.guide import instruction, next_direction, worth_taking
+from multibody_estimation.calibration.guide import instruction, next_direction, what_next, worth_taking
 from multibody_estimation.calibration.model import GRAVITY, gravity_map
 from multibody_estimation.calibration.offline import Plan, Stretch, collect, find_signals, parse_load, read_plan, rotation_matrix
 from multibody_estimation.calibration.planner import sphere_points
 from multibody_estimation.calibration.quality import compare_with_factory, held_out, quality
+from multibody_estimation.calibration.robot_file import robot_xml, save_robot_xml
 from multibody_estimation.calibration.session import (
     Session,
     advice,
@@ -381,6 +382,34 @@ def test_bad_names_and_loads_are_sentences(windows):
         )
 
 
+def test_robot_file_gives_the_same_wrenches_from_the_factory_wrench(done, tmp_path):
+    """Read the XML back as a robot would, apply f = C2 f_in - o + k (T - T0), compare with the calibration itself."""
+    import xml.etree.ElementTree as ET
+
+    warm = replace(done.calibration, temperature_coefficient=np.arange(6.0), reference_temperature=24.0)
+    factory = 1.05 * SENSOR.matrix + 1e-4
+    for calibration in (warm, done.calibration):
+        root = ET.fromstring(f'<a>{save_robot_xml(calibration, factory, "l_arm_ft_sensor", tmp_path / "x.xml").read_text()}</a>')
+        text = {g.get('name'): g.find('param').text for g in root.iter('group')}
+        assert all('.' in x or 'e' in x for t in text.values() for x in t.strip('()').split(','))
+        C2, k, o = (
+            np.array(text[f'FT_{n}'].strip('()').split(','), float)
+            for n in ('SECONDARY_CALIBRATION', 'TEMPERATURE_COEFFICIENTS', 'OFFSET')
+        )
+        r, T = np.random.default_rng(0).normal(size=(20, 6)) * 5000, 31.0
+        f = r @ factory.T @ C2.reshape(6, 6).T - o + k[:6] * (T - k[6])
+        np.testing.assert_allclose(f, calibration.wrench(r, T), atol=1e-6)
+    with pytest.raises(EstimationError, match='invertible'):
+        robot_xml(done.calibration, np.zeros((6, 6)), 'a')
+
+
+def test_next_sample_is_proposed_for_the_wanted_accuracy(full, done):
+    assert what_next(replace(full, samples=full.samples[:9])) == ''
+    assert what_next(done, wanted=0.5) == ''
+    text = what_next(full, wanted=0.001)
+    assert text.startswith('Next: With') and 'more samples' in text
+
+
 def test_command_line_on_bags_gives_the_numbers_of_the_session(windows, done, tmp_path):
     from multibody_estimation.cli import application
     from multibody_estimation.recording.write import write_bag
@@ -389,9 +418,11 @@ def test_command_line_on_bags_gives_the_numbers_of_the_session(windows, done, tm
     loads = ['--load', 'empty', '--load', '1.0@0.1,0,0.05', '--load', '0.8@0,0.1,0.05', '--load', '2@-0.1,0,0.1']
     np.savetxt(tmp_path / 'factory.csv', 1.05 * SENSOR.matrix, delimiter=',')
     more = ['--seconds', '0.8', '--serial', 'SG7', '--output', str(tmp_path / 'out.yaml'), '--figures', str(tmp_path / 'figures')]
+    more += ['--wanted', '0.001', '--xml', str(tmp_path / 'robot.xml'), '--sensor', 'l_arm_ft_sensor']
     result = CliRunner().invoke(application(), ['calibrate-ft', *bags, *loads, *more, '--factory', str(tmp_path / 'factory.csv')])
     assert result.exit_code == 0, result.output
-    for words in ('9 static samples', 'data are enough', 'not seen', 'factory matrix', 'out.yaml', 'Figure'):
+    assert 'Next: With' in result.output and '0.1 % per row' in result.output
+    for words in ('9 static samples', 'will be known to', 'not seen', 'factory matrix', 'out.yaml', 'Figure'):
         assert words in result.output
     found = Calibration.load(tmp_path / 'out.yaml')
     np.testing.assert_array_equal(found.matrix, done.calibration.matrix)

@@ -128,6 +128,26 @@ def test_intervals_cover():
     assert 0.93 < np.mean(inside) < 0.97
 
 
+def test_intervals_of_the_verb_cover_with_noise_bias_and_drift_found_in_the_data():
+    inside = []
+    for seed in range(60):
+        sensor = StrainSensor.random(seed % 5, quantised=False, acceleration_bias=(0.1, -0.1, 0.05))
+        rng = np.random.default_rng([seed, 3])
+        datasets = [sensor.dataset(load, random_orientations(16, rng), rng, temperature=rng.uniform(20, 30, 16)) for load in FOUR]
+        result = calibrate_force_torque(datasets)
+        off = np.concatenate([(result.matrix - sensor.matrix).T.ravel(), result.body - sensor.body])
+        inside.append(np.abs(off) < 1.96 * np.sqrt(np.diag(result.covariance)))
+    assert 0.93 < np.mean(inside) < 0.97
+
+
+def test_temperature_that_moves_with_too_few_samples_is_noted():
+    rng = np.random.default_rng(0)
+    sensor = replace(SENSOR, drift=np.zeros(6))
+    datasets = [sensor.dataset(load, random_orientations(6, rng), rng, temperature=rng.uniform(20, 35, 6)) for load in TWO]
+    result = calibrate_force_torque(datasets)
+    assert any('drift is not taken out' in note for note in result.notes) and not result.temperature_coefficient.any()
+
+
 def test_verb_handles_bias_drift_and_quantisation(tmp_path):
     sensor = StrainSensor.random(3, acceleration_bias=(0.12, -0.08, 0.05), strain_noise=2.0, acceleration_noise=0.01)
     rng = np.random.default_rng(0)

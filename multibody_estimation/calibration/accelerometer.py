@@ -30,13 +30,18 @@ def accelerometer_bias(datasets: Sequence[Dataset], *, prior: float = 0.2, noise
     return b, float(radius)
 
 
-def temperature_drift(datasets: Sequence[Dataset], *, spread: float = 0.5) -> tuple[np.ndarray, float] | None:
-    """Return drift (6,) in counts per kelvin and reference temperature, or None where the temperature moved by less than ``spread``.
+def temperature_drift(datasets: Sequence[Dataset], *, spread: float = 0.5, free: int = 12) -> tuple[np.ndarray, float] | None:
+    """Return drift (6,) in counts per kelvin and reference temperature.
+
+    None where the temperature moved by less than ``spread`` (K) within the datasets, or where they hold fewer than ``free`` samples
+    beyond the four each needs for itself: the drift would then eat what little tells of the noise.
 
     Regresses, inside each dataset, what gravity and a constant leave of the counts on what they leave of the temperature
     (Frisch-Waugh), pooled over the datasets, since each has its own map and offset.
     """
     if not datasets or any(d.temperature is None or not np.isfinite(d.temperature).all() for d in datasets):
+        return None
+    if sum(len(d) - 4 for d in datasets) < free:
         return None
     top, bottom = np.zeros(6), 0.0
     for d in datasets:
@@ -62,11 +67,14 @@ def corrected(datasets: Sequence[Dataset], bias: np.ndarray, drift: tuple[np.nda
     return result
 
 
-def estimate_noise(datasets: Sequence[Dataset]) -> Noise:
-    """Noise of a static sample from the data: the accelerometer's from its norm, the channels' from what gravity leaves."""
+def estimate_noise(datasets: Sequence[Dataset], *, bias: bool = False, drift: bool = False) -> Noise:
+    """Noise of a static sample from the data: the accelerometer's from its norm, the channels' from what gravity leaves.
+
+    ``bias`` and ``drift``: these were estimated from the same data, which took their degrees of freedom.
+    """
     a = np.concatenate([d.acceleration for d in datasets])
-    acceleration = max(float(np.std(np.linalg.norm(a, axis=1), ddof=1)), 1e-4)
-    variance, freedom = np.zeros(6), 0
+    acceleration = max(float(np.std(np.linalg.norm(a, axis=1), ddof=4 if bias and len(a) > 5 else 1)), 1e-4)
+    variance, freedom = np.zeros(6), -int(drift)
     for d in datasets:
         X = np.column_stack([d.acceleration, np.ones(len(d))])
         x, *_ = np.linalg.lstsq(X, d.strain, rcond=None)

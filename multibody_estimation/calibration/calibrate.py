@@ -54,14 +54,21 @@ def calibrate_force_torque(
             f'{100 * (radius / GRAVITY - 1):.1f} %, which is in the matrix too. Calibrate the accelerometer first.'
         )
     drift = temperature_drift(datasets)
+    if drift is None and (warm := [d.temperature for d in datasets if d.temperature is not None]):
+        moved = float(np.ptp(np.concatenate(warm)))
+        if moved > 3.0:
+            notes.append(
+                f'The temperature moved by {moved:.1f} K, which these samples cannot tell from the loads: its drift is not taken out. '
+                'Take at least eight orientations per load while the sensor warms up.'
+            )
     clean = corrected(datasets, bias, drift)
-    given, noise = noise is not None, noise or _noise(clean, floor)
+    given, noise = noise is not None, noise or _noise(estimate_noise(clean, bias=remove_bias, drift=drift is not None), floor)
     enough = check_data(clean, noise)
     if not enough.enough:
         raise EstimationError(' '.join(enough.sentences))
 
     matrix, body, offsets = METHODS[method](clean)
-    fit = likelihood(clean, noise, two_stage(clean)[:2])
+    fit = likelihood(clean, noise, two_stage(clean)[:2], drift=drift is not None)
     if method == 'likelihood':
         matrix, body, offsets = fit.matrix, fit.body, fit.offsets
     if body[0] <= 0:
@@ -85,8 +92,7 @@ def calibrate_force_torque(
     return result
 
 
-def _noise(datasets: Sequence[Dataset], floor: Noise | None) -> Noise:
-    found = estimate_noise(datasets)
+def _noise(found: Noise, floor: Noise | None) -> Noise:
     if floor is None:
         return found
     return Noise(tuple(np.maximum(found.strain, floor.strain)), max(found.acceleration, floor.acceleration))

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from multibody_estimation.calibration.enough import rank
 from multibody_estimation.calibration.gating import Sample, datasets_of
 from multibody_estimation.calibration.model import Load
 from multibody_estimation.calibration.planner import plan, sphere_points
-from multibody_estimation.calibration.session import Session, angle
+from multibody_estimation.calibration.session import Session, angle, noise_floor
+from multibody_estimation.calibration.two_stage import two_stage
 
 
 def next_direction(session: Session, load: Load, dataset: str = '') -> np.ndarray:
@@ -31,6 +33,29 @@ def next_direction(session: Session, load: Load, dataset: str = '') -> np.ndarra
     candidates = sphere_points(200)
     units = np.array([a / np.linalg.norm(a) for a in here])
     return candidates[int(np.argmin(np.max(candidates @ units.T, axis=1)))]
+
+
+def what_next(session: Session, *, wanted: float = 0.05, at_most: int = 60) -> str:
+    """Say which sample to take next and how many the wanted accuracy still needs; empty where it is reached or cannot be told.
+
+    Chooses among the loads used so far, with the calibration in force, or a first one from the samples, as the guess.
+    """
+    datasets = datasets_of(session.samples)
+    matrix, body = None, None
+    if session.calibration is not None:
+        matrix, body = session.calibration.matrix, session.calibration.body
+    elif datasets and rank([d.load for d in datasets]) == 40 and all(len(d) >= 4 for d in datasets):
+        matrix, body, _ = two_stage(datasets)
+    if matrix is None or body is None or not datasets or not np.linalg.cond(matrix) < 1e12:
+        return ''
+    loads = list(dict.fromkeys(d.load for d in datasets))
+    taken = [(d.load, d.acceleration) for d in datasets]
+    steps = plan(matrix, body, loads, taken=taken, wanted=wanted, noise=noise_floor(session.samples), max_samples=at_most)
+    if not steps:
+        return ''
+    reached = steps[-1].accuracy <= wanted
+    count = f'{len(steps)} more samples reach' if reached else f'even {len(steps)} more samples do not reach'
+    return f'Next: {steps[0]} With the loads used, {count} {100 * wanted:g} % per row.'
 
 
 def worth_taking(samples: Sequence[Sample], dataset: str, acceleration: np.ndarray, apart: float) -> float:

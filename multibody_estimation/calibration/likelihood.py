@@ -56,8 +56,8 @@ def map_jacobian(C: np.ndarray, R: np.ndarray, scaling: Scaling) -> np.ndarray:
 def information(
     C: np.ndarray, body: np.ndarray, moments: Sequence[Moments], datasets: Sequence[Dataset], noise: Noise, scaling: Scaling
 ) -> np.ndarray:
-    """Fisher information of the 40 scaled unknowns with the offsets eliminated; shape (40, 40)."""
-    H = np.zeros((40, 40))
+    """Fisher information of the 40 scaled unknowns with the offsets, and a drift where there is one, eliminated; shape (40, 40)."""
+    H, cross, warm = np.zeros((40, 40)), np.zeros((40, 6)), np.zeros((6, 6))
     for m, d in zip(moments, datasets):
         R = np.linalg.solve(C, gravity_map(body + d.load.inertia))
         J = map_jacobian(C, R, scaling)
@@ -66,7 +66,11 @@ def information(
         spread = m.aa - noise.acceleration**2 * (1 - 1 / m.count) * np.eye(3)
         spread = spread if np.linalg.eigvalsh(spread)[0] > 0 else m.aa
         H += m.count * J.T @ np.kron(spread, V) @ J
-    return H
+        if m.at is not None:
+            cross += m.count * J.T @ np.kron(m.at[:, None], V)
+            warm += m.count * m.tt * V
+    # The coefficients of the drift are shared by all datasets: six more unknowns, eliminated by a Schur complement.
+    return H - cross @ np.linalg.solve(warm, cross.T) if warm.any() else H
 
 
 def likelihood(
@@ -74,14 +78,18 @@ def likelihood(
     noise: Noise,
     start: tuple[np.ndarray, np.ndarray],
     *,
+    drift: bool = False,
     max_iterations: int = 50,
     tolerance: float = 1e-10,
 ) -> Likelihood:
-    """Refine ``start = (matrix, body)`` by Levenberg-Marquardt on the profiled total-least-squares cost."""
+    """Refine ``start = (matrix, body)`` by Levenberg-Marquardt on the profiled total-least-squares cost.
+
+    ``drift``: the temperature's effect was estimated from these data and taken out; its uncertainty is in the covariance.
+    """
     scaling = Scaling.of(datasets)
-    moments = [Moments.of(d) for d in datasets]
+    moments = [Moments.of(d, drift=drift) for d in datasets]
     total = sum(m.count for m in moments)
-    freedom = 6 * (total - len(moments)) - 40
+    freedom = 6 * (total - len(moments)) - 40 - 6 * drift
     if freedom <= 0:
         raise EstimationError(f'{total} samples do not determine 40 unknowns; add orientations.')
 

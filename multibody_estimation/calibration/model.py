@@ -147,14 +147,22 @@ class Moments:
     """Centred cross moment; shape (6, 3)."""
     rr: np.ndarray = field(repr=False)
     """Centred second moment of the counts; shape (6, 6)."""
+    at: np.ndarray | None = field(default=None, repr=False)
+    """Centred cross moment of acceleration and temperature, where a drift was estimated; shape (3,)."""
+    tt: float = 0.0
+    """Centred second moment of the temperature in K^2."""
 
     @classmethod
-    def of(cls, dataset: Dataset) -> 'Moments':
-        """Moments of a dataset."""
+    def of(cls, dataset: Dataset, *, drift: bool = False) -> 'Moments':
+        """Moments of a dataset; with ``drift`` also those of its temperature, whose coefficient then counts as unknown."""
         a, r = dataset.acceleration.mean(axis=0), dataset.strain.mean(axis=0)
         da, dr = dataset.acceleration - a, dataset.strain - r
         n = len(dataset)
-        return cls(n, a, r, da.T @ da / n, dr.T @ da / n, dr.T @ dr / n)
+        warm: dict = {}
+        if drift and dataset.temperature is not None:
+            dt = dataset.temperature - dataset.temperature.mean()
+            warm = {'at': da.T @ dt / n, 'tt': float(dt @ dt / n)}
+        return cls(n, a, r, da.T @ da / n, dr.T @ da / n, dr.T @ dr / n, **warm)
 
 
 def check_datasets(datasets: Sequence[Dataset], *, saturation: float = SATURATION) -> None:

@@ -26,6 +26,11 @@ def command(
     serial: Annotated[str, typer.Option(help='Serial number of the sensor.')] = '',
     output: Annotated[Path, typer.Option(help='Where the calibration goes.')] = Path('calibration.yaml'),
     figures: Annotated[Path | None, typer.Option(help='Folder for figures.')] = None,
+    wanted: Annotated[float, typer.Option(help='Accuracy wanted of each row of the matrix, as a share.')] = 0.05,
+    xml: Annotated[
+        Path | None, typer.Option(help='Also write the matrix on top of the factory matrix, as iCub robots load it.')
+    ] = None,
+    sensor: Annotated[str, typer.Option(help='Name of the sensor in that file, e.g. l_arm_ft_sensor.')] = 'ft_sensor',
 ) -> None:
     """Calibrate a force/torque sensor from bags with raw strain and IMU; the same numbers as the calibrator node.
 
@@ -36,6 +41,7 @@ def command(
     import numpy as np
 
     from multibody_estimation.calibration.gating import Readings, datasets_of
+    from multibody_estimation.calibration.guide import what_next
     from multibody_estimation.calibration.offline import (
         Plan,
         Stretch,
@@ -46,6 +52,7 @@ def command(
         rotation_matrix,
     )
     from multibody_estimation.calibration.quality import compare_with_factory
+    from multibody_estimation.calibration.robot_file import save_robot_xml
     from multibody_estimation.calibration.session import Session, advice, compute, save
     from multibody_estimation.errors import EstimationError
     from multibody_estimation.recording.bag import read_bag
@@ -62,6 +69,8 @@ def command(
         raise EstimationError(f'A plan speaks of one bag; there are {len(bags)}.')
     if load and len(load) != len(bags):
         raise EstimationError(f'There are {len(bags)} bags and {len(load)} loads; give one --load for each bag.')
+    if xml is not None and factory is None:
+        raise EstimationError('--xml writes a matrix on top of the factory matrix; give that with --factory.')
     matrix = None
     if factory is not None:
         try:
@@ -85,7 +94,10 @@ def command(
         before = len(session.samples)
         session = collect(session, Readings.of(window, *names, rotation), todo)
         typer.echo(f'{bag}: {len(session.samples) - before} static samples')
-    typer.echo(advice(session))
+    found = advice(session, wanted=wanted)
+    typer.echo(found)
+    if found.rank == 40 and (following := what_next(session, wanted=wanted)):
+        typer.echo(following)
     session = compute(session, method)
     typer.echo(session.calibration)
     if session.quality is not None:
@@ -95,6 +107,8 @@ def command(
         typer.echo(compare_with_factory(session.calibration, datasets, matrix))
     path = save(session, output.absolute().parent, output.name)
     typer.echo(f'Calibration: {path}')
+    if xml is not None and matrix is not None and session.calibration is not None:
+        typer.echo(f'For the robot: {save_robot_xml(session.calibration, matrix, sensor, xml)}')
     if figures is not None and session.calibration is not None:
         from multibody_estimation.reporting.calibration_figures import save_calibration_figures
 

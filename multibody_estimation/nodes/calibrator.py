@@ -22,7 +22,7 @@ from rclpy.task import Future
 from multibody_estimation.action import CollectSamples
 from multibody_estimation.calibration import session as sessions
 from multibody_estimation.calibration.gating import Gates, Readings, why_not_static
-from multibody_estimation.calibration.guide import instruction, next_direction, worth_taking
+from multibody_estimation.calibration.guide import instruction, next_direction, what_next, worth_taking
 from multibody_estimation.calibration.model import Load
 from multibody_estimation.calibration.offline import rotation_matrix
 from multibody_estimation.errors import EstimationError
@@ -213,9 +213,11 @@ class Calibrator(Node):
 
     def list_samples(self, request: Any, response: Any) -> Any:
         """Say what there is and what it is good for."""
-        found = sessions.advice(self.session, wanted=request.wanted if request.wanted > 0 else 0.05)
+        wanted = request.wanted if request.wanted > 0 else 0.05
+        found = sessions.advice(self.session, wanted=wanted)
         lines = [f'{s.number}: {s}' for s in self.session.samples]
-        response.message = '\n'.join([*lines, str(found)])
+        following = what_next(self.session, wanted=wanted) if found.rank == 40 else ''
+        response.message = '\n'.join([*lines, str(found), *([following] if following else [])])
         response.enough, response.accuracy = found.enough, float(found.relative)
         response.numbers = [s.number for s in self.session.samples]
         response.datasets = [s.dataset for s in self.session.samples]

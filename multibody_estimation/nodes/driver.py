@@ -129,7 +129,11 @@ class DriverNode(Node):
             [diagnostic(f'{self.get_name()}: device', level, said, self.driver.report(), self.settings.device)],
         )
         if said != self.told:
-            (self.get_logger().info if level == 'ok' else self.get_logger().warning)(f'device {self.settings.device}: {said}')
+            # One line per severity: rclpy remembers the severity of a line and refuses another.
+            if level == 'ok':
+                self.get_logger().info(f'device {self.settings.device}: {said}')
+            else:
+                self.get_logger().warning(f'device {self.settings.device}: {said}')
             self.told = said
 
     def close(self) -> None:

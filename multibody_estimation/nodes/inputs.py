@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Subscriptions that explain themselves: how many messages came, how fast, how old, and why none came."""
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -140,7 +141,7 @@ class Inputs:
 
     def _tell(self, item: Input, sentence: str) -> None:
         """Log a sentence once per topic and kind of trouble."""
-        key = sentence.split(':', 2)[-1][:60]
+        key = re.sub(r'[0-9.]+', '#', sentence.split(':', 2)[-1])[:60]
         if key not in item.told and len(item.told) < 20:
             item.told.add(key)
             self.node.get_logger().warning(sentence)

@@ -149,6 +149,10 @@ def multibody(
             raise EstimationError(f"Body '{b.name}': the orientation is not a unit quaternion.")
         if not np.isfinite([*b.position, *b.orientation, *b.center_of_mass]).all():
             raise EstimationError(f"Body '{b.name}': position, orientation and centre of mass must be finite.")
+    labels = [j.name for j in joints]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise EstimationError(f"Joint name '{label}' is taken; names must be unique.")
     R = [np.asarray(quaternion.to_matrix(jnp.asarray(b.orientation, dtype=float))) for b in bodies] + [np.eye(3)]
     origin = [np.asarray(b.position, dtype=float) for b in bodies] + [np.zeros(3)]
 
@@ -180,6 +184,8 @@ def multibody(
         one, two = index(f"Joint '{j.name}'", j.first), index(f"Joint '{j.name}'", j.second)
         if one == two:
             raise EstimationError(f"Joint '{j.name}' joins '{j.first}' to itself.")
+        if not np.isfinite([*j.at, *(j.at_second or ()), *j.axis, *(j.across or ())]).all():
+            raise EstimationError(f"Joint '{j.name}': its anchors and axis must be finite.")
         F, p = _frame(j), np.asarray(j.at, dtype=float)
         p2 = np.asarray(j.at_second, dtype=float) if j.at_second is not None else p
         locked, free = KINDS[j.kind]
@@ -202,12 +208,16 @@ def multibody(
             axes.append((k, code))
             for field in axis_fields:
                 x = np.broadcast_to(np.asarray(getattr(j, field), dtype=float), len(free))[n]
-                if np.isnan(x) or (field in ('viscous', 'armature', 'coulomb', 'load_radius', 'back_emf', 'stiffness') and x < 0):
+                if np.isnan(x) or not (np.isfinite(x) or field in ('lower', 'upper')):
+                    raise EstimationError(f"Joint '{j.name}': {field} is {x}; it must be finite.")
+                if field in ('viscous', 'armature', 'coulomb', 'load_radius', 'back_emf', 'stiffness') and x < 0:
                     raise EstimationError(f"Joint '{j.name}': {field} is {x}; it must not be negative.")
                 if field == 'creep' and not x > 0:
                     raise EstimationError(f"Joint '{j.name}': creep is {x}; it must be a positive speed.")
                 axis_data[field].append(x)
             gain = np.broadcast_to(np.asarray(0.0 if j.gain is None else j.gain, dtype=float), len(free))[n]
+            if not np.isfinite(gain):
+                raise EstimationError(f"Joint '{j.name}': gain is {gain}; it must be finite.")
             axis_data['gain'].append(gain)
             if j.gain is not None:
                 actuated.append(i)

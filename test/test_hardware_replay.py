@@ -69,7 +69,7 @@ def test_the_pace_is_that_of_the_recording(tmp_path, speed):
             for sample in device.read(0.1):
                 times.append((time.monotonic() - begin, (sample.stamp - START) / 1e9))
     late = np.array([real - stamp / speed for real, stamp in times])
-    assert len(times) == 41 * 4 and late.min() > -2e-3 and np.median(late) < 0.02
+    assert len(times) == 41 * 4 and late.min() > -2e-3 and np.median(late) < 0.1
 
 
 def test_doubles_disorder_and_nan_are_played_and_the_window_tells_of_them(tmp_path):

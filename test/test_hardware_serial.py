@@ -175,7 +175,7 @@ def test_unplugged_and_plugged_in_again_the_driver_goes_on(port):
         emulator.unplug()
         begin = time.monotonic()
         assert until(lambda: driver.poll(0.05) == [] and driver.watchdog.state is State.LOST)
-        assert time.monotonic() - begin < 1.0 and str(port) in driver.watchdog.reason
+        assert time.monotonic() - begin < 3.0 and str(port) in driver.watchdog.reason
         assert until(lambda: driver.poll(0.05) == [] and 'cannot be opened' in driver.watchdog.reason)
         emulator.plug()
         before = driver.samples['joint_states']
@@ -186,14 +186,14 @@ def test_unplugged_and_plugged_in_again_the_driver_goes_on(port):
         emulator.unplug()
 
 
-def test_a_device_that_hangs_is_noticed_within_a_second_and_said_hello_again(port):
+def test_a_device_that_hangs_is_noticed_and_said_hello_again(port):
     with SerialEmulator(port) as emulator:
         driver = Driver(SerialFuruta(str(port)), watchdog=Watchdog(shortest_pause=0.05))
         assert until(lambda: driver.poll(0.05) and driver.samples['joint_states'] > 20)
         emulator.boot()  # a reset: silent until the next hello
         begin = time.monotonic()
         assert until(lambda: driver.poll(0.05) is not None and driver.watchdog.state is not State.RUNNING)
-        assert time.monotonic() - begin < 1.0 and 'No sample' in driver.watchdog.reason
+        assert time.monotonic() - begin < 3.0 and 'No sample' in driver.watchdog.reason
         assert until(lambda: driver.poll(0.05) is not None and driver.watchdog.reconnects == 1)
         assert until(lambda: bool(driver.poll(0.05)))
         driver.close()

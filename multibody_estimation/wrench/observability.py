@@ -59,25 +59,34 @@ def observe(program: Program, position: Any = None, tolerance: float = 1e-8) -> 
     D, _, Y, _ = matrices(program, q, np.zeros(n), np.zeros(3))
     blocks = _blocks(program)
     touched = {program.frame(name)[0] for name in program.setup.contacts}
-    free = [at for kind, name, at in blocks if kind == 'external' and program.link_names.index(name) not in touched]
-    known = np.zeros((6 * len(free), D.shape[1]))
-    for r, at in enumerate(free):
-        known[6 * r : 6 * r + 6, at] = np.eye(6)
-    rows = [D, Y, known]
-    if not program.floating:
-        base = np.zeros((6, D.shape[1]))
-        base[:, 6 * shape(program).base : 6 * shape(program).base + 6] = np.eye(6)
-        rows.append(base)
-    A = np.vstack(rows)
+    base = shape(program).base
+    # Accelerations and joint wrenches of all links but the base follow from the rest by the equations of those links, which are
+    # square and always solvable: what is left to be told is the base's acceleration, joint accelerations and contact wrenches.
+    place = {(kind, name): np.arange(at.start, at.stop) for kind, name, at in blocks}
+    names = program.link_names
+    others = [name for k, name in enumerate(names) if k != base]
+    dependent = np.concatenate([place[kind, name] for kind in ('acceleration', 'transmitted') for name in others] or [np.zeros(0, int)])
+    chosen = [place['acceleration', names[base]]] if program.floating else []
+    chosen += [place['external', names[k]] for k in sorted(touched)] + [place['joint', name] for name in program.joint_names]
+    independent = np.concatenate(chosen or [np.zeros(0, int)])
+    balance = 6 * base + np.arange(6)
+    rows = np.setdiff1d(np.arange(len(D)), balance)
+    M = np.zeros((D.shape[1], len(independent)))
+    M[independent, np.arange(len(independent))] = 1.0
+    if len(dependent):
+        M[dependent] = -np.linalg.solve(D[np.ix_(rows, dependent)], D[np.ix_(rows, independent)])
+    A = np.vstack([D[balance] @ M, Y @ M])
     # Rows of unit length: the judgement must not depend on units of noise or on the masses.
-    length = np.linalg.norm(A, axis=1, keepdims=True)
-    A = A[length[:, 0] > 0] / length[length[:, 0] > 0]
-    _, s, Vt = np.linalg.svd(A, full_matrices=len(A) < A.shape[1])
-    rank = int((s > tolerance * s[0]).sum())
-    null = Vt[rank:].T
-    size = A.shape[1]
-    sentences, undetermined = _say(null, blocks) if rank < size else ((), ())
-    return Observability(size, rank, sentences, undetermined)
+    length = np.linalg.norm(A, axis=1)
+    A = A[length > 1e-12] / length[length > 1e-12, None]
+    _, s, Vt = np.linalg.svd(A, full_matrices=True)
+    rank = int((s > tolerance * max(s[0] if len(s) else 0.0, 1e-300)).sum())
+    size, missing = D.shape[1], len(independent) - rank
+    if not missing:
+        return Observability(size, size, (), ())
+    null, _ = np.linalg.qr(M @ Vt[rank:].T)
+    sentences, undetermined = _say(null, blocks)
+    return Observability(size, size - missing, sentences, undetermined)
 
 
 def _say(null: np.ndarray, blocks: list[tuple[str, str, slice]]) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
@@ -98,20 +107,19 @@ def _say(null: np.ndarray, blocks: list[tuple[str, str, slice]]) -> tuple[tuple[
         groups.append(group)
     sentences = []
     for group in groups:
-        rows = np.concatenate([null[g[2]] for g in group])
-        missing = int((np.linalg.svd(rows, compute_uv=False) > 1e-6).sum())
-        forces = [g for g in group if g[0] == 'external']
-        named = forces or [g for g in group if g[0] == 'joint'] or group
-        total = sum(g[2].stop - g[2].start for g in named)
-        words = _listed([f"{WORDS[g[0]]} '{g[1]}'" for g in named])
-        if len(forces) > 1:
-            sentences.append(f'{words[0].upper()}{words[1:]} cannot be told apart: {missing} of their {total} numbers follow from priors alone. Add a force/torque or skin sensor between them, or name fewer contacts.')
-        elif forces:
-            also = [g for g in group if g[0] in ('joint', 'acceleration')]
-            tied = f' (tied to {_listed([WORDS[g[0]] + " " + repr(g[1]) for g in also[:3]])})' if also else ''
-            sentences.append(f'{words[0].upper()}{words[1:]}: {missing} of its {total} numbers follow from priors alone{tied}. Add a sensor that feels it.')
-        else:
-            sentences.append(f'{words[0].upper()}{words[1:]}: {missing} numbers follow from priors alone. Add an accelerometer, or joint accelerations.')
+        for named in ([g for g in group if g[0] == 'external'], [g for g in group if g[0] == 'joint'], [g for g in group if g[0] == 'acceleration']):
+            if not named or (named[0][0] == 'acceleration' and len(named) < len(group) and any(g[0] != 'acceleration' and g[0] != 'transmitted' for g in group)):
+                continue  # accelerations that follow from joints or contacts need no sentence of their own
+            missing = int((np.linalg.svd(np.concatenate([null[g[2]] for g in named]), compute_uv=False) > 1e-6).sum())
+            total = sum(g[2].stop - g[2].start for g in named)
+            words = _listed([f"{WORDS[g[0]]} '{g[1]}'" for g in named])
+            words = words[0].upper() + words[1:]
+            if named[0][0] == 'external' and len(named) > 1:
+                sentences.append(f'{words} cannot be told apart: {missing} of their {total} numbers follow from priors alone. Add a force/torque or skin sensor between them, or name fewer contacts.')
+            elif named[0][0] == 'external':
+                sentences.append(f'{words}: {missing} of its {total} numbers follow from priors alone. Add a sensor that feels it.')
+            else:
+                sentences.append(f'{words}: {missing} of {total} numbers follow from priors alone. Add accelerometers, or joint accelerations.')
     return tuple(sentences), tuple((b[0], b[1]) for b in loose)
 
 

@@ -75,7 +75,8 @@ def _furuta(chosen: Mapping[str, str]) -> list[NodeSpec]:
         raise EstimationError('device:=serial needs a port, e.g. port:=/dev/ttyACM0.')
     if device == 'replay' and not chosen['bag']:
         raise EstimationError('device:=replay needs a bag, e.g. bag:=rosbags/furuta_chirp.')
-    driver = {
+    driver: dict[str, Any] = {'subscribers': 2} if device == 'replay' else {}
+    driver |= {
         'device': device,
         'port': chosen['port'],
         'bag': chosen['bag'],

@@ -65,6 +65,7 @@ class DriverNode(Node):
     def work(self) -> None:
         """Talk to the device until the node ends."""
         try:
+            self.wait_for_listeners()
             while self.running:
                 if time.monotonic() >= self.due:
                     self.due = float('inf')
@@ -81,6 +82,18 @@ class DriverNode(Node):
                 self.get_logger().fatal(f'The thread that talks to the device ended: {type(error).__name__}: {error}')
         finally:
             self.driver.close()
+
+    def wait_for_listeners(self) -> None:
+        """Before a replay: wait until everybody listens."""
+        if self.settings.device != 'replay':
+            return
+        publishers = [publisher for publisher, _ in self.makers.values()]
+        while self.running and any(p.get_subscription_count() < self.settings.subscribers for p in publishers):
+            missing = [p.topic_name for p in publishers if p.get_subscription_count() < self.settings.subscribers]
+            self.get_logger().info(f'The replay waits for subscribers of {", ".join(missing)}.', throttle_duration_sec=5.0)
+            time.sleep(0.05)
+        if self.settings.subscribers:
+            time.sleep(0.3)  # the subscribers must have found the publishers too
 
     def excitation(self) -> Excitation:
         """The motion that the parameters describe."""

@@ -45,6 +45,7 @@ SETTINGS: dict[str, tuple[Setting, ...]] = {
         Setting('port', '', 'Serial port or CAN channel, e.g. /dev/ttyACM0 or can0; empty where the device needs none.'),
         Setting('bag', '', 'Bag folder to play, for device: replay.'),
         Setting('speed', 1.0, 'Replay speed: 1 is the original timing, 0 as fast as possible.', 'times', 0.0, 1000.0),
+        Setting('subscribers', 1, 'A replay begins when each of its topics has so many subscribers: nobody misses the first samples.', '', 0, 100),
         Setting('seed', 1, 'Seed of the simulated noise; the same seed gives the same noise.', '', 0, 2**31 - 1),
         Setting('noise', 0.002, 'Standard deviation of the encoder readings of the simulated device.', 'rad', 0.0, 1.0),
         Setting('dropped', 0.0, 'Share of samples that the simulated device loses.', 'fraction', 0.0, 0.9),

@@ -6,8 +6,11 @@ from importlib import import_module
 _NAMES = {
     'Report': 'page',
     'Trace': 'identification',
+    'calibration_report': 'calibration',
+    'centroidal_report': 'centroidal',
     'check_writable': 'writing',
     'identification_report': 'identification',
+    'wrench_report': 'wrenches',
 }
 
 __all__ = [*_NAMES]

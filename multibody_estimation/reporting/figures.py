@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ['COLORS', 'MOST', 'Figure', 'Series', 'encode', 'lines', 'matrix', 'scene', 'thin']
+__all__ = ['COLORS', 'MOST', 'Figure', 'Series', 'encode', 'lines', 'matrix', 'scene', 'thin', 'vector']
 
 MOST = 3000
 """Samples of one series that are kept; a screen has fewer columns."""
@@ -59,6 +59,8 @@ class Series:
     """``line``, ``points``, ``band``, ``bars`` or ``stems``."""
     color: str = 'blue'
     dash: bool = False
+    group: str = ''
+    """Series of one group are one entry of the legend."""
 
     def spec(self) -> dict[str, Any]:
         """What the browser gets."""
@@ -69,6 +71,8 @@ class Series:
             out['y2'] = encode(ys[1])
         if self.dash:
             out['dash'] = True
+        if self.group:
+            out['group'] = self.group
         return out
 
 
@@ -96,15 +100,18 @@ def lines(
     shades: Sequence[dict] = (),
     names: Sequence[str] = (),
     wide: bool = False,
+    whole: bool = False,
 ) -> Figure:
     """Curves over a common axis.
 
     link: figures with the same word share zoom and cursor. marks: ``{'type': 'h' or 'v', 'at': number, 'keep': in view}``. names: of the
-    places 0, 1, ... on the x axis, instead of numbers.
+    places 0, 1, ... on the x axis, instead of numbers. whole: bands are seen whole, however wide.
     """
     spec: dict[str, Any] = {'kind': 'lines', 'x': {'label': x}, 'y': {'label': y}, 'series': [s.spec() for s in series]}
     if names:
         spec['x']['names'] = list(names)
+    if whole:
+        spec['y']['whole'] = True
     if log:
         spec['y']['log'] = True
     if link:
@@ -117,14 +124,30 @@ def lines(
 
 
 def matrix(
-    title: str, values: np.ndarray, rows: Sequence[str], columns: Sequence[str], *, high: float = 1.0, caption: str = ''
+    title: str,
+    values: np.ndarray,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    *,
+    short: Sequence[str] = (),
+    high: float = 1.0,
+    caption: str = '',
 ) -> Figure:
-    """Heat map of a matrix, blue below zero, orange above; full colour at ``high``."""
-    spec = {'kind': 'matrix', 'rows': list(rows), 'columns': list(columns), 'values': encode(values), 'high': float(high)}
+    """Heat map of a matrix, blue below zero, orange above; full colour at ``high``. short: names of the rows where room is scarce."""
+    spec = {
+        'kind': 'matrix',
+        'rows': list(rows),
+        'columns': list(columns),
+        'short': list(short or rows),
+        'values': encode(values),
+        'high': float(high),
+    }
     return Figure(title, spec, caption, True)
 
 
-def scene(title: str, panes: Sequence[dict], *, time: np.ndarray | None = None, caption: str = '', **more: Any) -> Figure:
+def scene(
+    title: str, panes: Sequence[dict], *, time: np.ndarray | None = None, caption: str = '', wide: bool = True, **more: Any
+) -> Figure:
     """Wireframes in three dimensions, side by side.
 
     A pane is ``{'title', 'nodes': (frames, nodes, 3) or (nodes, 3), 'lines': [{'path': [node, ...], 'color', 'width', 'faint'}],
@@ -142,4 +165,32 @@ def scene(title: str, panes: Sequence[dict], *, time: np.ndarray | None = None, 
     spec = {'kind': 'scene', 'panes': [of(p) for p in panes], **{k: v for k, v in more.items() if v is not None}}
     if time is not None:
         spec['time'] = encode(time)
-    return Figure(title, spec, caption, True)
+    return Figure(title, spec, caption, wide)
+
+
+def vector(
+    title: str,
+    time: np.ndarray,
+    values: np.ndarray,
+    deviation: np.ndarray | None,
+    unit: str,
+    *,
+    axes: Sequence[str] = 'xyz',
+    truth: np.ndarray | None = None,
+    link: str = 'time',
+    caption: str = '',
+) -> Figure:
+    """Components (n, k) over time with two standard deviations, and the truth (n, k) dashed where it is known."""
+    colors = ('blue', 'orange', 'green', 'purple', 'yellow', 'sky')
+    series = []
+    for i, axis in enumerate(axes):
+        color, banded = colors[i % len(colors)], deviation is not None and bool(np.isfinite(deviation[:, i]).any())
+        group = f'{axis} ± 2 std' if banded else axis
+        if deviation is not None and banded:
+            d = 2 * deviation[:, i]
+            series.append(Series(f'{axis} band', time, values[:, i] - d, values[:, i] + d, 'band', color, group=group))
+        series.append(Series(axis, time, values[:, i], color=color, group=group))
+    for i, axis in enumerate(axes):
+        if truth is not None:
+            series.append(Series(f'{axis} true', time, truth[:, i], color='gray', dash=True, group='truth'))
+    return lines(title, series, y=f'[{unit}]' if unit else '', link=link, caption=caption)

@@ -69,7 +69,7 @@ class Ahead:
     """Joints that an encoder reads."""
     noise: dict[str, float]
     low: np.ndarray | None
-    """Prediction less two standard deviations from the parameters' and the start's uncertainty, (nq, n)."""
+    """Prediction less two standard deviations from the parameters' uncertainty, (nq, n)."""
     high: np.ndarray | None
     unseen: bool
     """Whether the fit has not seen these readings."""

@@ -159,7 +159,7 @@ def _unseen(fit: Fit) -> Section:
         ]
         numbers = [str(i + 1) for i in range(len(C))]
         titles = [f'{t}  {k}' for t, k in zip(fit.titles, numbers)]
-        body.append(matrix('Correlation of the estimates', C, titles, numbers,
+        body.append(matrix('Correlation of the estimates', C, titles, numbers, short=numbers,
                            caption=f'Numbers are those of the table; blue below zero, orange above. Strongest: {"; ".join(most)}.'))  # fmt: skip
     return Section('What the data cannot tell', tuple(body))
 
@@ -225,7 +225,7 @@ def _prediction(fit: Fit, ahead: Ahead | None, trouble: str) -> Section:
         else 'the end of the recording that was fitted; give held_out= for an independent check'
     )
     told = f'The fitted model is simulated over {t[-1] - t[0]:.2f} s of {origin}. Only the state at its first instant comes from the readings; '
-    told += 'the band is two standard deviations of what uncertain parameters and start make of it.'
+    told += 'the band is two standard deviations of what the uncertainty of the parameters makes of it (each drawn model starts where it sees the readings begin).'
     rows = [
         [joint, number(error, 3), number(ahead.noise.get(joint), 3), unit(joint), number(error / ahead.noise[joint], 3) if ahead.noise.get(joint) else '–']
         for joint, error in ahead.prediction.error.items()
@@ -269,7 +269,13 @@ def _external(fit: Fit) -> Section:
         if np.isfinite(sd[k]).any():
             curves.append(Series('± 2 std', t, -2 * sd[k], 2 * sd[k], 'band', 'gray'))
         body.append(
-            lines(f'{name}: unexplained force', curves, y='[N m]' if turns(fit.robot.model, name) else '[N]', link='time')
+            lines(
+                f'{name}: unexplained force',
+                curves,
+                y='[N m]' if turns(fit.robot.model, name) else '[N]',
+                link='time',
+                whole=True,
+            )
         )
     return Section('Forces the model does not explain', tuple(body))
 

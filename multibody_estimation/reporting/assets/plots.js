@@ -116,14 +116,14 @@ function lines(box, spec) {
     // A band far wider than what it surrounds would flatten everything else: it is cut.
     const [l, u] = [low, high];
     for (const s of shown()) if (s.type === 'band') { reach(s, s.y); reach(s, s.y2); }
-    if (l < u) { low = Math.max(low, l - 5 * (u - l)); high = Math.min(high, u + 5 * (u - l)); }
+    if (l < u && !spec.y.whole) { low = Math.max(low, l - 5 * (u - l)); high = Math.min(high, u + 5 * (u - l)); }
     if (shown().some((s) => s.type === 'bars' || s.type === 'stems')) { low = Math.min(low, 0); high = Math.max(high, 0); }
     for (const m of spec.marks || []) if (m.type === 'h' && m.keep) { low = Math.min(low, m.at); high = Math.max(high, m.at); }
     if (!(low < high)) { const pad = Math.abs(low) * .1 || 1; low = Number.isFinite(low) ? low - pad : 0; high = Number.isFinite(high) ? high + pad : 1; }
     const room = (high - low) * .06; if (!(low === 0)) low -= room; if (!(high === 0)) high += room;
     const ty = ticks(low, high, Math.max(4, h / 40), spec.y.log);
     const labels = ty.at.map((v) => spec.y.log ? `10^${v}` : told(v, ty.step));
-    const left = Math.max(...labels.map((t) => t.length), 2) * 6.6 + 28, right = 10, top = 8, bottom = spec.x.names ? 24 : 40;
+    const left = Math.max(...labels.map((t) => t.length), 2) * 6.8 + 34, right = 10, top = 8, bottom = spec.x.names ? 24 : 40;
     const px = (v) => left + (v - view[0]) / (view[1] - view[0]) * (w - left - right), py = (v) => top + (high - v) / (high - low) * (h - top - bottom);
     scale = { left, right, w, view, px };
     let out = `<svg viewBox="0 0 ${w} ${h}" aria-hidden="true"><defs><clipPath id="${clip}"><rect x="${left}" y="${top}" width="${w - left - right}" height="${h - top - bottom}"/></clipPath></defs>`;
@@ -170,12 +170,12 @@ function lines(box, spec) {
     group.view = v[1] - v[0] >= all[1] - all[0] ? null : v;
     all_of('draw');
   };
-  for (const s of spec.series) {
-    const b = make('button', legend, { type: 'button' });
+  for (const name of new Set(spec.series.map((s) => s.group || s.name))) {
+    const members = spec.series.filter((s) => (s.group || s.name) === name), b = make('button', legend, { type: 'button' });
     b.setAttribute('aria-pressed', 'true');
-    make('i', b, { className: s.type }).style.background = `var(--c${s.color})`;
-    b.append(s.name);
-    b.onclick = () => { s.off = !s.off; b.setAttribute('aria-pressed', String(!s.off)); draw(); };
+    make('i', b, { className: members.at(-1).dash ? 'dash' : members.at(-1).type }).style.setProperty('--own', `var(--c${members.at(-1).color})`);
+    b.append(name);
+    b.onclick = () => { const off = !members[0].off; for (const s of members) s.off = off; b.setAttribute('aria-pressed', String(!off)); draw(); };
   }
   const value = (e) => { const r = box.getBoundingClientRect(); return scale.view[0] + (e.clientX - r.left - scale.left) / (r.width - scale.left - scale.right) * (scale.view[1] - scale.view[0]); };
   let began = null;
@@ -209,19 +209,21 @@ function matrix(box, spec) {
   const v = read(spec.values), rows = spec.rows, columns = spec.columns;
   const color = (x) => { const t = Math.min(Math.abs(x) / spec.high, 1); return `<rect fill="var(--${x < 0 ? 'c0' : 'c1'})" opacity="${(t * .75).toFixed(2)}"`; };
   function draw() {
-    const w = Math.min(Math.max(box.clientWidth, 200), 110 + columns.length * 62), wide = w > 560;
-    const left = wide ? Math.min(Math.max(...rows.map((r) => r.length)) * 6.8 + 12, w * .35) : 30, top = 22;
-    const size = Math.min((w - left) / columns.length, 46), tall = Math.min(size, 30), h = top + rows.length * tall + 4;
+    const room = Math.max(box.clientWidth, 200), long = Math.max(...rows.map((r) => r.length)) * 6.8 + 12;
+    // Whole names where there is room for them beside cells that can hold their numbers.
+    const wide = long + columns.length * 34 <= room, names = wide ? rows : spec.short;
+    const left = wide ? long : Math.max(...names.map((r) => r.length)) * 7 + 14, top = 22;
+    const w = Math.min(room, left + columns.length * 46), size = (w - left) / columns.length, tall = Math.min(size, 30), h = top + rows.length * tall + 4;
     let out = `<svg viewBox="0 0 ${w} ${h}" style="max-width:${w}px" aria-hidden="true">`;
     columns.forEach((c, j) => { out += `<text x="${(left + (j + .5) * size).toFixed(1)}" y="${top - 7}" text-anchor="middle">${clean(c)}</text>`; });
     rows.forEach((r, i) => {
       const y = top + i * tall;
-      out += `<text x="${left - 6}" y="${(y + tall / 2 + 4).toFixed(1)}" text-anchor="end">${clean(wide ? r : columns[i] ?? r)}</text>`;
+      out += `<text x="${left - 6}" y="${(y + tall / 2 + 4).toFixed(1)}" text-anchor="end">${clean(names[i])}</text>`;
       for (let j = 0; j < columns.length; j++) {
         const x = v[i * columns.length + j], at = left + j * size;
         if (!Number.isFinite(x)) { out += `<text x="${(at + size / 2).toFixed(1)}" y="${(y + tall / 2 + 4).toFixed(1)}" text-anchor="middle">·</text>`; continue; }
-        out += `${color(x)} x="${(at + .5).toFixed(1)}" y="${(y + .5).toFixed(1)}" width="${(size - 1).toFixed(1)}" height="${(tall - 1).toFixed(1)}" rx="2"><title>${clean(r)}, ${clean(rows[j] ?? columns[j])}: ${told(x)}</title></rect>`;
-        if (size >= 34 && i !== j) out += `<text x="${(at + size / 2).toFixed(1)}" y="${(y + tall / 2 + 4).toFixed(1)}" text-anchor="middle" style="font-size:11px;fill:var(--ink)" pointer-events="none">${x.toFixed(2).replace('-', '−').replace('0.', '.')}</text>`;
+        out += `${color(x)} x="${(at + .5).toFixed(1)}" y="${(y + .5).toFixed(1)}" width="${(size - 1).toFixed(1)}" height="${(tall - 1).toFixed(1)}" rx="2"><title>${clean(r)}, ${clean(columns[j])}: ${told(x)}</title></rect>`;
+        if (size >= 30) out += `<text x="${(at + size / 2).toFixed(1)}" y="${(y + tall / 2 + 4).toFixed(1)}" text-anchor="middle" style="font-size:11px;fill:var(--ink)" pointer-events="none">${x.toFixed(2).replace('-', '−').replace('0.', '.')}</text>`;
       }
     });
     box.innerHTML = out + '</svg>';

@@ -3,6 +3,7 @@
 
 import numpy as np
 
+from multibody_estimation._jax import jax, jnp
 from multibody_estimation.centroidal.model import chain, jacobian, predict
 
 
@@ -37,10 +38,13 @@ class Plain:
             [np.asarray(jacobian(self.layout, b, self.mean, self.o[0], self.m, self.g)) for b in self.blocks]
         )
 
+        self._sense = jax.jit(lambda x, o: jnp.concatenate([predict(self.layout, b, x, o, self.m, self.g) for b in self.blocks]))
+        self._slope = jax.jit(lambda x, o: jnp.vstack([jacobian(self.layout, b, x, o, self.m, self.g) for b in self.blocks]))
+
     def sense(self, x, o):
         """g(x) of the 15 centroidal states in numpy; falls back on the package for other layouts."""
         if self.layout.size != 15:
-            return np.concatenate([np.asarray(predict(self.layout, b, x, o, self.m, self.g)) for b in self.blocks])
+            return np.asarray(self._sense(x, o))
         y = self.constant @ x
         for block in ('acceleration', 'linear_momentum_rate'):
             if block in self.rows:
@@ -52,7 +56,7 @@ class Plain:
 
     def jacobian(self, x, o):
         if self.layout.size != 15:
-            return np.vstack([np.asarray(jacobian(self.layout, b, x, o, self.m, self.g)) for b in self.blocks])
+            return np.asarray(self._slope(x, o))
         h = self.constant.copy()
         if 'contact_wrench' in self.rows:
             start = self.rows['contact_wrench'].start
@@ -149,23 +153,58 @@ def rts(plain, filtered):
     return xs, Ps
 
 
+def rts_lag(plain, filtered, lag):
+    """The same, but each state sees only ``lag`` samples after its own; all but the last ``lag`` states."""
+    xf, Pf, xp, Pp = filtered
+    gains = [np.linalg.solve(Pp[k + 1], plain.A[k] @ Pf[k]).T for k in range(len(xf) - 1)]
+    states, covariances = [], []
+    for last in range(lag, len(xf)):
+        x, P = xf[last], Pf[last]
+        for k in range(last - 1, last - lag - 1, -1):
+            x, P = xf[k] + gains[k] @ (x - xp[k + 1]), Pf[k] + gains[k] @ (P - Pp[k + 1]) @ gains[k].T
+        states.append(x)
+        covariances.append(P)
+    return np.array(states), np.array(covariances)
+
+
+def _correct(plain, x, k, dt, com_rate, momentum_rate, force_rate):
+    """One step of the complementary filter over dt, negative to go back in time: integrate forces, correct by kinematics."""
+    c, f, n, L = plain.y[k, 0:3], plain.y[k, 3:6], plain.y[k, 6:9], plain.y[k, 9:12]
+    x, h = x.copy(), abs(dt)
+    share = 1 - np.exp(-force_rate * h)
+    x[9:12] += share * (f - x[9:12])
+    x[12:15] += share * (n - np.cross(x[0:3] - plain.o[k], x[9:12]) - x[12:15])
+    p, e = x[3:6] + dt * (x[9:12] + plain.m * plain.g), c - x[0:3]
+    x[0:3] += dt * p / plain.m + h * 2 * com_rate * e
+    x[3:6] = p + dt * plain.m * com_rate**2 * e
+    x[6:9] += dt * x[12:15] + h * momentum_rate * (L - x[6:9])
+    return x
+
+
 def complementary(plain, com_rate, momentum_rate, force_rate):
     """Recursive complementary filter on (c, force, moment, L): low frequencies from kinematics, high from forces; rates in 1/s."""
-    X = np.zeros((len(plain.y), 15))
     x = plain.mean.copy()
-    dts = np.r_[0, np.diff(np.asarray(plain.problem.time))]
-    for k, (y, dt) in enumerate(zip(plain.y, dts, strict=True)):
-        c, f, n, L = y[0:3], y[3:6], y[6:9], y[9:12]
-        x[9:12] += (1 - np.exp(-force_rate * dt)) * (f - x[9:12]) if k else f - x[9:12]
-        moment = n - np.cross(x[0:3] - plain.o[k], x[9:12])
-        x[12:15] += (1 - np.exp(-force_rate * dt)) * (moment - x[12:15]) if k else moment - x[12:15]
-        p = x[3:6] + dt * (x[9:12] + plain.m * plain.g)
-        e = c - x[0:3]
-        x[0:3] += dt * p / plain.m + dt * 2 * com_rate * e
-        x[3:6] = p + dt * plain.m * com_rate**2 * e
-        x[6:9] += dt * x[12:15] + dt * momentum_rate * (L - x[6:9])
-        X[k] = x
-    return X
+    x[9:12] = plain.y[0, 3:6]
+    x[12:15] = plain.y[0, 6:9] - np.cross(x[0:3] - plain.o[0], x[9:12])
+    X, steps = [x], np.diff(np.asarray(plain.problem.time))
+    for k, dt in enumerate(steps, start=1):
+        X.append(_correct(plain, X[-1], k, dt, com_rate, momentum_rate, force_rate))
+    return np.array(X)
+
+
+def complementary_lag(plain, lag, *rates, stride=1):
+    """With ``lag`` later samples: the same filter runs back from the newest one, and both ways are averaged.
+
+    ``stride`` computes only every so many states and holds them in between, for tuning.
+    """
+    ahead, steps = complementary(plain, *rates), np.diff(np.asarray(plain.problem.time))
+    X = []
+    for first in range(0, len(ahead) - lag, stride):
+        x = ahead[first + lag]
+        for k in range(first + lag - 1, first - 1, -1):
+            x = _correct(plain, x, k, -steps[k], *rates)
+        X += [(ahead[first] + x) / 2] * min(stride, len(ahead) - lag - first)
+    return np.array(X)
 
 
 def crocoddyl_solver(plain, solver='FDDP'):

@@ -383,6 +383,8 @@ def test_online_follows_a_walk_and_refuses_bad_samples(walk, window, setup, mode
     estimator = OnlineCentroidal.configure(live, period=0.005)
     now_states, now_deviations, late = [], [], []
     for k, (step, more) in enumerate(steps_of(window, model, 500)):
+        if 400 <= k < 412:  # and then everything
+            continue
         if 300 <= k < 310:  # the feet's sensors pause
             step = (*step[:3], None)
         if 320 <= k < 330:  # so do the rates
@@ -392,9 +394,10 @@ def test_online_follows_a_walk_and_refuses_bad_samples(walk, window, setup, mode
         now_states.append(now.states)
         now_deviations.append(np.sqrt(np.diag(now.covariance)))
         late.append(now.delayed.states)
-    error = np.array(now_states) - walk.states[:500]
+    rows = np.r_[:400, 412:500]
+    error = np.array(now_states) - walk.states[rows]
     assert np.sqrt(np.mean((error / np.array(now_deviations))[20:, 3:] ** 2)) < 1.3
-    assert np.sqrt(np.mean((np.array(late)[40:, 3:6] - walk.states[20:480, 3:6]) ** 2)) < 0.5 * np.sqrt(
+    assert np.sqrt(np.mean((np.array(late)[40:400, 3:6] - walk.states[20:380, 3:6]) ** 2)) < 0.5 * np.sqrt(
         np.mean(error[40:, 3:6] ** 2)
     )
     assert now.wrench.shape == (6,) and np.linalg.eigvalsh(now.wrench_covariance).min() > 0

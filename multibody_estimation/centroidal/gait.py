@@ -2,15 +2,16 @@
 """Synthetic centroidal data with exact truth: a smooth walk, and random walks drawn from the estimator's own model."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from multibody_estimation.centroidal.model import BLOCKS, StateLayout, chain, dynamics, predict
-from multibody_estimation.centroidal.problem import Measurement
+from multibody_estimation.centroidal.problem import GRAVITY, Measurement
 
 __all__ = ['NOISE', 'Gait', 'draw_gait', 'measure', 'walking_gait']
 
-NOISE = {
+NOISE: dict[str, Any] = {
     'center_of_mass': 5e-3, 'contact_wrench': (4.0, 4.0, 4.0, 1.5, 1.5, 1.5), 'angular_momentum': 0.15, 'linear_momentum': 1.0,
     'angular_momentum_rate': 3.0, 'linear_momentum_rate': 15.0, 'acceleration': 0.2,
 }  # fmt: skip
@@ -30,7 +31,7 @@ class Gait:
 
 def _integrate(layout, time, mass, start, rates):
     """Follow the dynamics from ``start`` with given driven states (n+1, nw): truth satisfies them to rounding."""
-    entries, offsets = (np.asarray(v) for v in dynamics(layout, np.diff(time), mass, np.array([0.0, 0.0, -9.81])))
+    entries, offsets = (np.asarray(v) for v in dynamics(layout, np.diff(time), mass, np.array(GRAVITY)))
     structure = chain(layout)
     rows, cols, driven = np.array(structure.rows), np.array(structure.cols), np.array(structure.inputs)
     states = np.empty((len(time), layout.size))
@@ -79,7 +80,7 @@ def measure(gait: Gait, blocks: tuple[str, ...], rng: np.random.Generator, scale
     """Return noisy measurements of the blocks at every sample; ``scale`` multiplies the usual `NOISE`."""
     found = []
     for block in blocks:
-        clean = np.asarray(predict(gait.layout, block, gait.states, gait.anchor, gait.mass, np.array([0.0, 0.0, -9.81])))
+        clean = np.asarray(predict(gait.layout, block, gait.states, gait.anchor, gait.mass, np.array(GRAVITY)))
         deviation = scale * np.broadcast_to(NOISE[block], (BLOCKS[block],))
         noisy = clean + rng.normal(size=clean.shape) * deviation
         found.append(Measurement(block, gait.time, noisy, np.diag(deviation**2), gait.anchor))

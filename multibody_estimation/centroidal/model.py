@@ -18,6 +18,7 @@ nominal mass (times m), so that mu enters only what sensors see: the chain stays
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -95,14 +96,14 @@ def chain(layout: StateLayout) -> Chain:
     return Chain(rows, cols, layout.inputs)
 
 
-def dynamics(layout: StateLayout, steps: jax.Array, mass: jax.Array, gravity: jax.Array) -> tuple[jax.Array, jax.Array]:
+def dynamics(layout: StateLayout, steps: Any, mass: Any, gravity: Any) -> tuple[jax.Array, jax.Array]:
     """Return the entries of A in the order of `chain` (n, 12) and the offsets b (n, nx) for time steps in s, shape (n,)."""
     ones = jnp.ones(3)
     parts = [steps / mass, steps**2 / (2 * mass), steps, steps]
     entries = jnp.concatenate([part[:, None] * ones for part in parts], axis=1)
     offsets = jnp.zeros((len(steps), layout.size))
-    offsets = offsets.at[:, layout['center_of_mass']].set(steps[:, None] ** 2 / 2 * gravity)
-    offsets = offsets.at[:, layout['linear_momentum']].set(steps[:, None] * mass * gravity)
+    offsets = offsets.at[:, layout['center_of_mass']].set(steps[:, None] ** 2 / 2 * jnp.asarray(gravity))
+    offsets = offsets.at[:, layout['linear_momentum']].set(steps[:, None] * mass * jnp.asarray(gravity))
     return entries, offsets
 
 
@@ -123,7 +124,7 @@ def _parts(layout: StateLayout, x: jax.Array, anchor: jax.Array):
     return x[..., layout['center_of_mass']] - anchor, f, ratio, sensed
 
 
-def predict(layout: StateLayout, block: str, x: jax.Array, anchor: jax.Array, mass: jax.Array, gravity: jax.Array) -> jax.Array:
+def predict(layout: StateLayout, block: str, x: Any, anchor: Any, mass: Any, gravity: Any) -> jax.Array:
     """Return what the sensor ``block`` reads without noise, g(x); states (..., nx), anchor o (..., 3)."""
     arm, f, ratio, sensed = _parts(layout, x, anchor)
     if block == 'contact_wrench':
@@ -146,7 +147,7 @@ def predict(layout: StateLayout, block: str, x: jax.Array, anchor: jax.Array, ma
     return x[..., layout['moment' if block == 'angular_momentum_rate' else 'angular_momentum']]
 
 
-def jacobian(layout: StateLayout, block: str, x: jax.Array, anchor: jax.Array, mass: jax.Array, gravity: jax.Array) -> jax.Array:
+def jacobian(layout: StateLayout, block: str, x: Any, anchor: Any, mass: Any, gravity: Any) -> jax.Array:
     """Return H = dg/dx of a block; shape (..., rows, nx). For the moment: -[s] in c, mu [c - o] in f, 1 in tau."""
     arm, f, ratio, sensed = _parts(layout, x, anchor)
     eye = jnp.eye(3)

@@ -91,23 +91,34 @@ def _sample(seen: Measured, time: jax.Array, there: Mapping[str, jax.Array], swi
     return Sample(time, {b: seen.values[b] for b in there}, information, seen.anchor, switching)
 
 
-def _presence(seen: Measured, blocks: tuple[str, ...], wrench_there: jax.Array, rates_there: jax.Array) -> dict[str, jax.Array]:
-    known = {'center_of_mass': seen.supported, 'contact_wrench': wrench_there}
-    return {b: known.get(b, seen.supported & rates_there) for b in blocks}
+@value
+class _There:
+    """Which readings of an instant are new."""
+
+    pose: jax.Array
+    wrenches: jax.Array
+    rates: jax.Array
+
+    def of(self, seen: Measured, blocks: tuple[str, ...]) -> dict[str, jax.Array]:
+        known = {'center_of_mass': self.pose & seen.supported, 'contact_wrench': self.wrenches}
+        return {b: known.get(b, self.rates & seen.supported) for b in blocks}
+
+
+NOTHING = _There(*[np.bool_(False)] * 3)
 
 
 @partial(jax.jit, static_argnames=('blocks',))
-def _first(body: WholeBody, now: Instant, wrench_there, rates_there, blocks):
+def _first(body: WholeBody, now: Instant, there: _There, blocks: tuple[str, ...]):
     footholds, seen = measure_instant(body, stand(body, now), now)
-    return footholds, seen, _sample(seen, jnp.zeros(()), _presence(seen, blocks, wrench_there, rates_there), jnp.array(False))
+    return footholds, seen, _sample(seen, jnp.zeros(()), there.of(seen, blocks), jnp.array(False))
 
 
 @partial(jax.jit, static_argnames=('blocks',))
-def _advance(body: WholeBody, memory: _Memory, now: Instant, time, width, wrench_there, rates_there, blocks):
+def _advance(body: WholeBody, memory: _Memory, now: Instant, time, width, there: _There, blocks: tuple[str, ...]):
     footholds, seen = measure_instant(body, memory.footholds, now)
     switched_at = jnp.where(seen.switched, time, memory.switched_at)
-    there = _presence(seen, blocks, wrench_there, rates_there)
-    smoother, window, newest = push(memory.smoother, _sample(seen, time, there, time - switched_at <= width))
+    sample = _sample(seen, time, there.of(seen, blocks), time - switched_at <= width)
+    smoother, window, newest = push(memory.smoother, sample)
     ends = jnp.array([newest, 0])
     told = window.states[ends], window.covariance[ends], smoother.problem.time[0], window.status
     return _Memory(footholds, smoother, switched_at), seen.base_position, seen.base_rotation, told
@@ -119,6 +130,8 @@ class OnlineCentroidal:
 
     setup: CentroidalSetup
     blocks: tuple[str, ...]
+    period: float
+    """s."""
     lag: int
     """Samples."""
     start: int = 0
@@ -139,7 +152,7 @@ class OnlineCentroidal:
         blocks = tuple(b for b in setup.measures if b in BLOCKS and b != 'acceleration')
         if 'contact_wrench' not in blocks:
             raise EstimationError('No contact at all: contact_wrench must be among what is measured.')
-        estimator = cls(setup, blocks, max(1, round(setup.lag / period)))
+        estimator = cls(setup, blocks, period, max(1, round(setup.lag / period)))
         if warm_up:
             body = setup.body
             share = np.zeros((len(body.contacts), 6))
@@ -190,18 +203,22 @@ class OnlineCentroidal:
             _vector(gyroscope, 3, 'gyroscope') if rates_there and body.imu else np.zeros(3),
             _vector(orientation, 4, 'orientation') if body.imu_orientation else np.array([1.0, 0.0, 0.0, 0.0]),
         )
-        there = np.bool_(wrenches is not None), np.bool_(rates_there)
-        if self.memory is None:
+        there = _There(np.bool_(True), np.bool_(wrenches is not None), np.bool_(rates_there))
+        if self.memory is None or self.last is None:
             return self._begin(stamp, now, there)
-        time = np.float64((stamp - self.start) * 1e-9)
-        width = np.float64(self.setup.process.switch_width)
-        memory, position, rotation, told = _advance(body, self.memory, now, time, width, *there, blocks=self.blocks)
+        time, before = (stamp - self.start) * 1e-9, (self.last - self.start) * 1e-9
+        width, memory = np.float64(self.setup.process.switch_width), self.memory
+        if time - before > 2.5 * self.period:  # over one long step a force may do more than change evenly
+            count = min(int(np.ceil((time - before) / self.period)), self.lag + 1)
+            for t in np.linspace(before, time, count + 1)[1:-1]:
+                memory, *_ = _advance(body, memory, self.now, t, width, NOTHING, blocks=self.blocks)
+        memory, position, rotation, told = _advance(body, memory, now, np.float64(time), width, there, blocks=self.blocks)
         states, covariance, oldest, status = (np.asarray(x) for x in told)
         return self._answer(stamp, now, memory, position, rotation, states, covariance, float(oldest), bool(status == 1))
 
     def _begin(self, stamp: int, now: Instant, there) -> tuple['OnlineCentroidal', CentroidalNow]:
         setup, body = self.setup, self.setup.body
-        footholds, seen, sample = _first(body, now, *there, blocks=self.blocks)
+        footholds, seen, sample = _first(body, now, there, blocks=self.blocks)
         if not bool(seen.supported):
             raise EstimationError(
                 f'No contact at all: no foot feels more than {float(body.contact_force):.3g} N. The estimator waits for the robot to stand.'

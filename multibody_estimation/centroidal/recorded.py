@@ -162,14 +162,14 @@ def measure_recording(
             f'No contact at all: no foot ever feels more than {float(body.contact_force):.3g} N. Is the robot hung up, or are the '
             'sensors unplugged? A lower contact_force may help.'
         )
-    speaks = {
+    rows_of = {
         'center_of_mass': supported & pose_speaks, 'contact_wrench': wrench_speaks & pose_speaks,
         'angular_momentum': supported & pose_speaks & rates_speak, 'linear_momentum': supported & pose_speaks & rates_speak,
     }  # fmt: skip
     found = []
     for block in measures:
-        if block in speaks and speaks[block].any():
-            rows = speaks[block]
+        if block in rows_of and rows_of[block].any():
+            rows = rows_of[block]
             values, covariance = np.asarray(seen.values[block])[rows], np.asarray(seen.covariance[block])[rows]
             found.append(Measurement(block, time[rows], values, covariance, np.asarray(seen.anchor)[rows]))
     accelerometer = f'{signals.imu}/accelerometer'

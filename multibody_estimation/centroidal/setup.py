@@ -93,7 +93,8 @@ class CentroidalSetup:
 
     def body_for(self, window: Window) -> WholeBody:
         """Return the body with the noises that the signals of a recording state, where none were given."""
-        names, found = self.body.model.joint_names, {}
+        names = self.body.model.joint_names
+        found: dict[str, Any] = {}
         for noise, signal in {
             'encoder_noise': self.signals.encoders, 'velocity_noise': self.signals.velocities,
             'gyroscope_noise': f'{self.signals.imu}/gyroscope', 'accelerometer_noise': f'{self.signals.imu}/accelerometer',

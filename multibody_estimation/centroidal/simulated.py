@@ -11,6 +11,7 @@ that moves smoothly from one to the other; only the sum matters to the center of
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.interpolate import make_interp_spline
@@ -25,7 +26,7 @@ LEG = ('hip_pitch', 'hip_roll', 'hip_yaw', 'knee', 'ankle_pitch', 'ankle_roll')
 STANDING = (0.35, 0.0, 0.0, -0.7, -0.35, 0.0)
 GRAVITY = np.array([0.0, 0.0, -9.81])
 START = 100.0  # s: a stamp of zero means that there is none
-NOISE = {
+NOISE: dict[str, Any] = {
     'encoders': 2e-4, 'joint_velocities': 0.01, 'imu/accelerometer': 0.03, 'imu/gyroscope': 2e-3, 'imu/orientation': 1e-3,
     'wrench': (1.0, 1.0, 1.0, 0.03, 0.03, 0.03),
 }  # fmt: skip

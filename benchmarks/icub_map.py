@@ -197,13 +197,17 @@ def main() -> None:
         return lambda: jax.block_until_ready(run(program.table, *data, None, None))
 
     berdy.load(q[0], dq[0], w[0], y[0])
-    actions = {'idyntree': (berdy.step, 20), 'jax_single': (call(one, twin=True), 20), 'jax_batch': (call(many, twin=True), 1)}
     kernel = available('wrench_sweep')
+    fast = {'idyntree': (berdy.step, 10)}
     if kernel:
-        actions |= {'single': (call(one), 100), 'batch': (call(many), 1)}
-        actions |= {'marginals_single': (call(one, chosen), 100), 'marginals_batch': (call(many, chosen), 1)}
-    times = least(actions, rounds=40, seconds=60)
-    for name in actions:
+        fast |= {'single': (call(one), 50), 'marginals_single': (call(one, chosen), 50), 'batch': (call(many), 1)}
+        fast |= {'marginals_batch': (call(many, chosen), 1)}
+    slow = {'idyntree': (berdy.step, 10), 'jax_single': (call(one, twin=True), 20), 'jax_batch': (call(many, twin=True), 1)}
+    times = least(slow, rounds=15, seconds=20)
+    peer = times.pop('idyntree')
+    times |= least(fast, rounds=300, seconds=40)
+    times['idyntree'] = min(peer, times['idyntree'])
+    for name in times:
         times[name] /= N if name.endswith('batch') else 1
     ratios = {name: times[name] / times['idyntree'] for name in ('single', 'batch', 'jax_single', 'jax_batch') if name in times}
     if kernel:

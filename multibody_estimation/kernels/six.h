@@ -80,42 +80,53 @@ inline void solve_vector_transposed(const V* L, V* v) {
     v[i] *= L[7 * i];
   }
 }
+// Three rows of the result at once: every entry of B is then loaded twice instead of six times, which is what limits these loops.
 // C <- C + s A'B; A may be a table of doubles.
 template <class V, class M>
 inline void add_at_b(V* C, M A, const V* B, double s) {
-  for (int i = 0; i < 6; ++i) {
-    V c[6];
-    auto a0 = A[i];
-    EACH(j, 6) c[j] = a0 * B[j];
+  for (int i = 0; i < 6; i += 3) {
+    V c[3][6];
+    EACH(r, 3) { EACH(j, 6) c[r][j] = A[i + r] * B[j]; }
     UNROLL for (int k = 1; k < 6; ++k) {
-      auto a = A[6 * k + i];
-      EACH(j, 6) c[j] += a * B[6 * k + j];
+      EACH(r, 3) {
+        auto a = A[6 * k + i + r];
+        EACH(j, 6) c[r][j] += a * B[6 * k + j];
+      }
     }
-    EACH(j, 6) C[6 * i + j] += s * c[j];
+    EACH(r, 3) { EACH(j, 6) C[6 * (i + r) + j] += s * c[r][j]; }
   }
 }
 // C <- C + s A'A, both halves.
 template <class V>
 inline void add_square(V* C, const V* A, double s) {
-  for (int i = 0; i < 6; ++i)
-    for (int j = 0; j <= i; ++j) {
-      V c = A[i] * A[j];
-      UNROLL for (int k = 1; k < 6; ++k) c += A[6 * k + i] * A[6 * k + j];
-      C[6 * i + j] += s * c;
-      C[6 * j + i] = C[6 * i + j];
+  {
+    V c[3][3];
+    EACH(r, 3) { EACH(j, 3) c[r][j] = A[r] * A[j]; }
+    UNROLL for (int k = 1; k < 6; ++k) {
+      EACH(r, 3) { EACH(j, 3) c[r][j] += A[6 * k + r] * A[6 * k + j]; }
     }
+    EACH(r, 3) { EACH(j, 3) C[6 * r + j] += s * c[r][j]; }
+  }
+  V c[3][6];
+  EACH(r, 3) { EACH(j, 6) c[r][j] = A[3 + r] * A[j]; }
+  UNROLL for (int k = 1; k < 6; ++k) {
+    EACH(r, 3) { EACH(j, 6) c[r][j] += A[6 * k + 3 + r] * A[6 * k + j]; }
+  }
+  EACH(r, 3) { EACH(j, 6) C[6 * (3 + r) + j] += s * c[r][j]; }
+  EACH(r, 3) { EACH(j, 3) C[6 * j + 3 + r] = C[6 * (3 + r) + j]; }
 }
 template <class V, class M>
 inline void add_a_b(V* C, M A, const V* B, double s) {
-  for (int i = 0; i < 6; ++i) {
-    V c[6];
-    auto a0 = A[6 * i];
-    EACH(j, 6) c[j] = a0 * B[j];
+  for (int i = 0; i < 6; i += 3) {
+    V c[3][6];
+    EACH(r, 3) { EACH(j, 6) c[r][j] = A[6 * (i + r)] * B[j]; }
     UNROLL for (int k = 1; k < 6; ++k) {
-      auto a = A[6 * i + k];
-      EACH(j, 6) c[j] += a * B[6 * k + j];
+      EACH(r, 3) {
+        auto a = A[6 * (i + r) + k];
+        EACH(j, 6) c[r][j] += a * B[6 * k + j];
+      }
     }
-    EACH(j, 6) C[6 * i + j] += s * c[j];
+    EACH(r, 3) { EACH(j, 6) C[6 * (i + r) + j] += s * c[r][j]; }
   }
 }
 template <class V, class M>

@@ -22,12 +22,10 @@ def main():
         best = identify(robot, window, problem=problem)
         rng, good = np.random.default_rng(0), 0
         for _ in range(40):
-            lumped = d['p_true'].copy()
-            lumped[:9] *= 3.0 ** rng.uniform(-1, 1, 9)
-            lumped[9:] = 0
-            other = problem.starting_at(
-                [min(max(x, p.lower), p.upper) for x, p in zip(unlumped(lumped), problem.binding.parameters)]
-            )
+            start = unlumped(d['p_true'])
+            start[:9] *= 3.0 ** rng.uniform(-1, 1, 9)
+            start[9:] = 0
+            other = problem.starting_at(start)
             fit = identify(robot, window, problem=other)
             iterations.append(fit.iterations)
             good += bool(fit.converged and np.abs((fit.values - best.values) / best.std).max() < 0.1)

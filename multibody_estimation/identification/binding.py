@@ -44,8 +44,11 @@ class Binding:
 
     def offsets(self) -> list[list[float]]:
         """Offsets of each sensor's readings where the search starts; empty lists for sensors without."""
-        numbers = self.apply(self.starts())[2]
-        return [[float(x) for x in n.get('offset', [])] for n in numbers]
+        places, out = _places(self.robot), [list(getattr(s, 'offset', ())) for s in self.robot.sensors]
+        for p in self.parameters:
+            if p.assign is None and p.target in places and places[p.target][2] == 'offset' and places[p.target][0] == 'sensor':
+                out[places[p.target][1]][places[p.target][3]] = float(p.start or 0.0)
+        return out
 
     def starts(self) -> np.ndarray:
         """Where the search starts, (p,)."""

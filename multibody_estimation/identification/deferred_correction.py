@@ -45,12 +45,9 @@ def defect(model: Any, position: Any, speed: Any, applied: Any, loss: Any, step:
 
         return jax.lax.scan(one, (start, jnp.concatenate([v, v], 1)), None, length=substeps)[0][0]
 
-    def improve(v, _):
-        ends = shoot(v)
-        return v + speed - (ends[:, :m] - ends[:, m:]) / (2 * step), None
-
-    v = jax.lax.scan(improve, speed, None, length=2)[0]
-    ends = shoot(v)
+    ends = shoot(speed)
+    # The speed whose accurate solution has the observed central difference; what is left is of fourth order in the step.
+    ends = shoot(2 * speed - (ends[:, :m] - ends[:, m:]) / (2 * step))
     forward, backward = ends[:, :m], ends[:, m:]
     vc, ac = (forward - backward) / (2 * step), (forward - 2 * position + backward) / step**2
     force = dynamics.inverse_dynamics(model, position, vc, ac) - hat + loss[:, None] * vc

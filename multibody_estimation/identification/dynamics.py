@@ -8,10 +8,13 @@ whose equations somebody wrote by hand.
 import dataclasses
 from typing import Any
 
+import numpy as np
+
 from multibody_estimation import tree
 from multibody_estimation._jax import jax, jnp, value
 from multibody_estimation.errors import EstimationError, did_you_mean
 from multibody_estimation.identification import inertia
+from multibody_estimation.tree.leaves import locate
 
 __all__ = ['accelerations', 'as_tree', 'get_number', 'inverse_dynamics', 'joint_names', 'mass_matrix', 'number_names', 'set_number', 'turns']  # fmt: skip
 
@@ -86,11 +89,20 @@ def set_number(model: Any, name: str, new: Any) -> Any:
     base, numbers = (model.base, model.numbers) if isinstance(model, Numbered) else (model, {})
     if numbers or isinstance(new, jax.core.Tracer):
         return Numbered(base, {**numbers, name: new})
-    if inertia.KEY in name:
-        for leaf, number in inertia.resolve(base, {name: float(new)}).items():
-            base = tree.set_leaf(base, leaf, float(number))
-        return base
-    return tree.set_leaf(base, name, float(new))
+    leaves = inertia.resolve(base, {name: float(new)}) if inertia.KEY in name else {name: float(new)}
+    for leaf, number in leaves.items():
+        base = _set_known(base, leaf, float(number))
+    return base
+
+
+def _set_known(model: tree.Model, name: str, number: float) -> tree.Model:
+    """`tree.set_leaf` in numpy, without a trip to the device."""
+    field, index = locate(model, name)
+    array = np.array(getattr(model, field), dtype=float)
+    array[index] = number
+    if field == 'inertia':
+        array[index[0], index[2], index[1]] = number
+    return model.replace(**{field: array})
 
 
 def inverse_dynamics(

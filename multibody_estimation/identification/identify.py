@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from multibody_estimation._jax import jnp
 from multibody_estimation.errors import EstimationError
 from multibody_estimation.identification.evaluation import SYMMETRIC, Evaluation
 from multibody_estimation.identification.fit import Fit
@@ -90,8 +91,9 @@ class Search:
 
     def _solve(self, q: Any, z: np.ndarray, data: dict, **options: Any) -> Solution:
         lower, upper = self.problem.binding.bounds()
-        return solve(self.problem.form.chain, q, z, data, metric=self.problem.metric, lower=lower, upper=upper,
-                     progress=self.progress, cancelled=self.cancelled, **options)  # fmt: skip
+        options = {'metric': self.problem.metric} | options
+        return solve(self.problem.form.chain, q, z, data, lower=lower, upper=upper, progress=self.progress, cancelled=self.cancelled,
+                     **options)  # fmt: skip
 
     def run(self, correction: bool) -> tuple[Solution, Information, int, float, Any]:
         """Solution, information, iterations, shift by the last correction in standard deviations, the correction."""
@@ -110,7 +112,15 @@ class Search:
             if sigma > 10 * self.weight:
                 data = problem.data(sigma, reference=reference, pin=pin, widen=widen)
                 loose = self._solve(q, z, data, max_iterations=15, damping=1e-3, tolerance=1.0)
-                count, q, z = count + loose.iterations, loose.states, loose.parameters
+                count += loose.iterations
+                if not loose.converged and sigma == 1.0:
+                    # A bad start: regress the parameters on the smoothed readings, whitened by mass, with the states held still.
+                    still = self._solve(q, z, data | {'by_mass': jnp.float64(1.0)}, max_iterations=15, damping=1e-3, tolerance=1.0,
+                                        metric=self.problem.metric * 1e15)  # fmt: skip
+                    again = self._solve(q, still.parameters, data, max_iterations=60, damping=1e-3, tolerance=1.0)
+                    count += still.iterations + again.iterations
+                    loose = min(loose, again, key=lambda s: s.cost)
+                q, z = loose.states, loose.parameters
         for widen in (3.0, 1.0) if sharp else (1.0,):
             data = problem.data(self.weight, reference=reference, pin=pin, widen=widen)
             last = self._solve(q, z, data, max_iterations=self.max_iterations, tolerance=max(self.tolerance, 1e-2))

@@ -103,7 +103,7 @@ def solve(
     mu, nu = damping, 2.0
     arrow = chain.normal(states, z, data)
     p = arrow.P.shape[0] - 1
-    cost = float(arrow.P[-1, -1])
+    cost = float(np.asarray(arrow.P)[-1, -1])
     history = [cost]
     held = np.zeros(p, dtype=int)
     rejected = iteration = 0
@@ -133,7 +133,7 @@ def solve(
         moved = chain.move(states, z, fac, step, data)
         z_new = np.clip(z + step, lower, upper) if p else z
         arrow_new = chain.normal(moved, z_new, data)
-        cost_new = float(arrow_new.P[-1, -1])
+        cost_new = float(np.asarray(arrow_new.P)[-1, -1])
         gain = min(max((cost - cost_new) / max(predicted, 1e-300), -1e6), 1e6)
         small = predicted < tolerance and mu <= 1e-3
         if np.isfinite(cost_new) and cost_new <= cost + 1e-12 * abs(cost):

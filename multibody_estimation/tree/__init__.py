@@ -7,6 +7,7 @@ Every function takes one sample, is pure, compiles with `jax.jit`, batches with 
 from multibody_estimation.tree import small
 from multibody_estimation.tree.build import Joint, Link, Sensor, build
 from multibody_estimation.tree.dynamics import bias_forces, external_forces, gravity_torques, inverse_dynamics, mass_matrix
+from multibody_estimation.tree.energy import kinetic_energy, potential_energy
 from multibody_estimation.tree.forward_dynamics import forward_dynamics
 from multibody_estimation.tree.joint_torques import friction_torques, joint_torques, motor_torques, spring_torques
 from multibody_estimation.tree.kinematics import (
@@ -32,14 +33,15 @@ from multibody_estimation.tree.momentum import (
 )
 from multibody_estimation.tree.positions import advance, difference, neutral_position, normalised
 from multibody_estimation.tree.regressor import inertial_parameters, joint_torque_regressor, with_inertial_parameters
+from multibody_estimation.tree.simulation import Trajectory, simulate
 from multibody_estimation.tree.urdf import load_urdf
 
 __all__ = [
-    'Joint', 'Link', 'Model', 'Sensor', 'accelerations', 'advance', 'bias_forces', 'build', 'center_of_mass',
+    'Joint', 'Link', 'Model', 'Sensor', 'Trajectory', 'accelerations', 'advance', 'bias_forces', 'build', 'center_of_mass',
     'center_of_mass_acceleration', 'center_of_mass_jacobian', 'center_of_mass_velocity', 'centroidal_momentum',
     'centroidal_momentum_matrix', 'centroidal_momentum_rate', 'difference', 'external_forces', 'forward_dynamics',
     'forward_kinematics', 'friction_torques', 'get_leaf', 'gravity_torques', 'inertial_parameters', 'inverse_dynamics',
-    'jacobian', 'jacobian_rate_times_velocity', 'joint_torque_regressor', 'joint_torques', 'leaf_names', 'link_pose',
-    'load_urdf', 'mass_matrix', 'motor_torques', 'neutral_position', 'normalised', 'sensor_pose', 'set_leaf', 'small',
-    'spring_torques', 'total_mass', 'velocities', 'with_inertial_parameters',
+    'jacobian', 'jacobian_rate_times_velocity', 'joint_torque_regressor', 'joint_torques', 'kinetic_energy', 'leaf_names',
+    'link_pose', 'load_urdf', 'mass_matrix', 'motor_torques', 'neutral_position', 'normalised', 'potential_energy',
+    'sensor_pose', 'set_leaf', 'simulate', 'small', 'spring_torques', 'total_mass', 'velocities', 'with_inertial_parameters',
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from multibody_estimation._jax import jax
 from multibody_estimation.geometry import spatial
 from multibody_estimation.geometry.spatial import apply, multiply
 from multibody_estimation.tree.model import DEGREES, POSITIONS, Model, Structure
@@ -129,7 +130,21 @@ class Bodies(NamedTuple):
 
 
 def bodies(model: Model) -> Bodies:
-    """Sum up the links of each body."""
+    """Sum up the links of each body; kept with a model whose numbers are known."""
+    kept = getattr(model, '_bodies', None)
+    if kept is None:
+        kept = _bodies(model)
+        if not any(isinstance(x, jax.Array) for x in kept):
+            object.__setattr__(model, '_bodies', kept)
+    return kept
+
+
+def hold_bodies(model: Model) -> None:
+    """Keep the bodies of a model with traced numbers: for a model made within a trace, before a loop that needs them at each turn."""
+    object.__setattr__(model, '_bodies', _bodies(model))
+
+
+def _bodies(model: Model) -> Bodies:
     at = layout(model.structure)
     xp = spatial.namespace(model.placement, model.placement_rpy)
     R = spatial.rotation_from_rpy(model.placement_rpy)

@@ -28,22 +28,41 @@ def _pad(model: Model, torque: Any) -> Any:
 
 
 def friction_torques(model: Model, velocity: Any) -> Any:
-    """Viscous and dry friction; (nv,). With the law ``stick`` the sign is exact and zero at rest: see `integrate` for holding."""
-    d = _dofs(model)
-    v = jnp.asarray(velocity)[6 * model.floating :]
-    c = dry_friction(v, *(jnp.asarray(x)[d] for x in (model.coulomb, model.stribeck, model.stribeck_velocity)))
-    sign = jnp.sign(v) if model.structure.friction_law == 'stick' else jnp.tanh(v / jnp.asarray(model.friction_velocity)[d])
-    return _pad(model, -jnp.asarray(model.damping)[d] * v - c * sign)
+    """Viscous and dry friction; (nv,). With the law ``stick`` the sign is exact and zero at rest: `simulate` holds joints."""
+    v = jnp.asarray(velocity)
+    width = _pad(model, jnp.asarray(model.friction_velocity)[_dofs(model)]) + (np.arange(model.nv) < 6 * model.floating)
+    sign = jnp.sign(v) if model.structure.friction_law == 'stick' else jnp.tanh(v / width)
+    return viscous_torques(model, v) - dry_limits(model, v) * sign
+
+
+def one_degree(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Joints that turn or slide, with their places in the position and velocity vector."""
+    found, iq, iv = [], 7 * model.floating, 6 * model.floating
+    for j, kind in enumerate(model.joint_types):
+        if DEGREES[kind] == 1:
+            found.append((j, iq, iv))
+        iq, iv = iq + POSITIONS[kind], iv + DEGREES[kind]
+    joints, q, v = np.array(found, int).reshape(-1, 3).T
+    return joints, q, v
 
 
 def spring_torques(model: Model, position: Any) -> Any:
     """Springs of revolute and prismatic joints; (nv,)."""
-    q, parts, at = jnp.asarray(position), [], 7 * model.floating
-    for j, kind in enumerate(model.joint_types):
-        one = DEGREES[kind] == 1
-        parts.append(-model.stiffness[j] * (q[at : at + 1] - model.spring_rest[j]) if one else jnp.zeros(DEGREES[kind]))
-        at += POSITIONS[kind]
-    return _pad(model, jnp.concatenate(parts)) if parts else jnp.zeros(model.nv)
+    j, iq, iv = one_degree(model)
+    torque = -jnp.asarray(model.stiffness)[j] * (jnp.asarray(position)[iq] - jnp.asarray(model.spring_rest)[j])
+    return jnp.zeros(model.nv).at[iv].set(torque)
+
+
+def dry_limits(model: Model, velocity: Any) -> Any:
+    """Largest dry friction at a velocity: what holds a joint at rest, and acts against one that slides; (nv,)."""
+    d = _dofs(model)
+    v = jnp.asarray(velocity)[6 * model.floating :]
+    return _pad(model, dry_friction(v, *(jnp.asarray(x)[d] for x in (model.coulomb, model.stribeck, model.stribeck_velocity))))
+
+
+def viscous_torques(model: Model, velocity: Any) -> Any:
+    """The part of friction that is proportional to velocity; (nv,)."""
+    return -_pad(model, jnp.asarray(model.damping)[_dofs(model)] * jnp.asarray(velocity)[6 * model.floating :])
 
 
 def motor_torques(model: Model, command: Any, velocity: Any) -> Any:

@@ -26,7 +26,7 @@ from multibody_estimation.maximal.laws import contact_creep, friction_limit, pos
 from multibody_estimation.maximal.lcp import SOLVED, solve_lcp
 from multibody_estimation.maximal.linear import solve_positive
 from multibody_estimation.maximal.model import Multibody, State
-from multibody_estimation.maximal.rows import dense, impulse, join, pick, speed
+from multibody_estimation.maximal.rows import Rows, dense, impulse, join, pick, speed
 
 __all__ = ['Outcome', 'step']
 
@@ -143,8 +143,7 @@ def step(model: Multibody, state: State, inputs: Array, step: Array | float, *, 
         after = State(advance(pose, free, h), free)
         return Outcome(after, none, none, none, none[:, None], none, jnp.full(pose.shape[2:], SOLVED))
     r, k = len(rows.first), m + na
-    R = dense(rows, n)
-    K = _gram(model, R)
+    K = _gram(model, rows)
     u = speed(rows, free)
 
     # Eliminate joints and viscous friction: u_B = W lambda_B + c.
@@ -190,11 +189,19 @@ def step(model: Multibody, state: State, inputs: Array, step: Array | float, *, 
     return Outcome(State(advance(pose, V, h), V), held[:m], friction, bound[:nc], tangential, bound[3 * nc : 3 * nc + nl], status)
 
 
-def _gram(model: Multibody, R: Array) -> Array:
-    """R M^-1 R^T; R (r, 6 nb, *T) -> (r, r, *T)."""
-    r, n = R.shape[0], len(model.bodies)
+def _gram(model: Multibody, rows: Rows) -> Array:
+    """R M^-1 R^T of all rows; (r, r, *T). Two rows meet only where they touch the same body."""
+    r, n = len(rows.first), len(model.bodies)
+    R = dense(rows, n)
     by_body = jnp.moveaxis(R.reshape(r, n, 6, *R.shape[2:]), 0, 2)  # (nb, 6, r, *T)
-    N = jnp.moveaxis(per_mass(model, by_body), 2, 0).reshape(R.shape)
-    if R.ndim == 2:
-        return R @ N.T
-    return jnp.sum(R[:, None] * N[None], axis=2)
+    if r <= 48:
+        N = jnp.moveaxis(per_mass(model, by_body), 2, 0).reshape(R.shape)
+        return R @ N.T if R.ndim == 2 else jnp.sum(R[:, None] * N[None], axis=2)
+    touch = [[i for i in range(r) if b in (rows.first[i], rows.second[i])] for b in range(n)]
+    width = max(map(len, touch))
+    index = np.array([t + [r] * (width - len(t)) for t in touch])  # r: a row of zeros
+    padded = jnp.concatenate([by_body, jnp.zeros_like(by_body[:, :, :1])], axis=2)
+    mine = jnp.take_along_axis(padded, index.reshape((n, 1, width) + (1,) * (R.ndim - 2)), axis=2)  # (nb, 6, width, *T)
+    pairs = jnp.sum(mine[:, :, :, None] * per_mass(model, mine)[:, :, None], axis=1)
+    K = jnp.zeros((r + 1, r + 1, *R.shape[2:])).at[index[:, :, None], index[:, None, :]].add(pairs)
+    return K[:r, :r]

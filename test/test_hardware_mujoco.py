@@ -13,6 +13,7 @@ pin = pytest.importorskip('pinocchio', reason='pinocchio is the oracle')
 
 from multibody_estimation.errors import EstimationError  # noqa: E402
 from multibody_estimation.hardware.collect import collect  # noqa: E402
+from multibody_estimation.hardware.device import make_device  # noqa: E402
 from multibody_estimation.hardware.mujoco_icub import MujocoIcub, Push  # noqa: E402
 
 PUSHES = (
@@ -107,3 +108,21 @@ def test_what_cannot_be_done_is_said():
         MujocoIcub(model='iCub')
     with pytest.raises(EstimationError, match='must divide 1000'):
         MujocoIcub(rate=300)
+
+
+def test_its_options_may_come_as_texts_and_its_samples_become_messages():
+    device = make_device('mujoco', ['pushes=l_hand:0:1:0,0,-10;r_hand:0:1:1,2,3', 'rate=20', 'realtime=false', 'settle=0.1'])
+    assert [p.link for p in device.pushes] == ['l_hand', 'r_hand'] and device.pushes[1].force == (1.0, 2.0, 3.0)
+    assert len(make_device('mujoco', {'pushes': 'l_hand:0:1:0,0,-10'}).pushes) == 1
+    pytest.importorskip('rclpy', reason='ROS 2 is not installed')
+    messages = pytest.importorskip('multibody_estimation.nodes.messages', reason='the interfaces are not built')
+    makers = {c.topic: messages.maker(c)[1] for c in device.channels}
+    with device:
+        device.read(0.0)
+        made = {s.topic: makers[s.topic](s) for s in device.read(0.0)}
+        truth = device.external_wrenches()
+    told = made['truth/wrenches']
+    row = list(told.link_names).index('l_hand')
+    assert abs(np.linalg.norm([told.wrenches[row].force.x, told.wrenches[row].force.y, told.wrenches[row].force.z]) - 10) < 1e-9
+    assert truth.shape == (39, 6) and made['ft/l_arm_ft/wrench'].header.frame_id == 'l_upper_arm'
+    assert made['imu/head_imu_0/data_raw'].orientation_covariance[0] == -1

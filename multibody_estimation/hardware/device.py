@@ -202,8 +202,9 @@ def _convert(name: str, option: Any, value: Any) -> Any:
         if kind is bool:
             return {'true': True, 'false': False, '1': True, '0': False}[str(value).lower()]
         if kind is tuple:
-            # Parts that hold commas themselves, as the places of loads do, are separated by semicolons.
-            parts = value.split(';' if ';' in value else ',') if isinstance(value, str) else value
+            # Parts that hold commas themselves, as pushes and loads do, are separated by semicolons.
+            separator = option.metadata.get('separator', ',')
+            parts = value.split(';' if ';' in value else separator) if isinstance(value, str) else value
             inner = next((a for a in get_args(option.type) if a in (int, float, str)), None)
             return tuple(inner(p) if inner else p for p in parts if p != '')
         return kind(value)

@@ -69,8 +69,8 @@ class MujocoIcub(Device):
     """Samples per second of all sensors."""
     standing: bool = False
     """False: the base is held in the air. True: it stands on its feet."""
-    pushes: tuple = ()
-    """`Push` values, or texts ``link:start:duration:fx,fy,fz``."""
+    pushes: tuple = field(default=(), metadata={'separator': ';'})
+    """`Push` values, or texts ``link:start:duration:fx,fy,fz`` separated by semicolons."""
     amplitude: float = 0.0
     """Slow motion of arms, torso and head about the posture: rad."""
     frequency: float = 0.3

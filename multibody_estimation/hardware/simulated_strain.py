@@ -44,7 +44,7 @@ class SimulatedStrain(Device):
     """Seconds each is held."""
     turn: float = 1.0
     """Seconds to the next; the loads are changed in such a pause too."""
-    loads: tuple[str, ...] = ('0', '0.5:0,0,0.1')
+    loads: tuple[str, ...] = field(default=('0', '0.5:0,0,0.1'), metadata={'separator': ';'})
     """``mass:x,y,z`` of each load in kg and m, one after the other; ``0`` is the empty sensor."""
     repeat: bool = True
     """Begin again with the first load at the end; otherwise the last orientation is held for ever."""

@@ -230,7 +230,7 @@ def _collect(source: Source, names: Mapping[str, str], store: Any, fields: Mappi
             stamp = stamp_of(message)
             if stamp <= 0:
                 stamp, unstamped[topic] = log_time, unstamped.get(topic, 0) + 1
-            for part, reading in read_message(kind, message):
+            for part, reading in list(read_message(kind, message)):  # all or nothing
                 place = places.get((topic, part.suffix))
                 if place is None:
                     place = places[topic, part.suffix] = _place(found, topic, names[topic], part, message, fields)

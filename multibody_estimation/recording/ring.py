@@ -203,7 +203,7 @@ class Rings:
         found = []
         stamp = stamp_of(message) or received
         try:
-            for part, reading in read_message(message_type, message):
+            for part, reading in list(read_message(message_type, message)):  # all or nothing
                 ring = self._rings.get(join_name(base, part.suffix))
                 if ring is None:
                     frame = getattr(getattr(message, 'header', None), 'frame_id', '')

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from geometry_msgs.msg import Vector3, WrenchStamped
+from geometry_msgs.msg import Vector3, Wrench, WrenchStamped
 from sensor_msgs.msg import Imu, JointState
 
 from multibody_estimation.errors import EstimationError, did_you_mean
 from multibody_estimation.hardware.device import Channel, Sample
-from multibody_estimation.msg import ActuatorCommand, RawStrain
+from multibody_estimation.msg import ActuatorCommand, LinkWrenches, RawStrain
 from multibody_estimation.nodes.common import to_stamp
 
 __all__ = ['Make', 'maker']
@@ -94,12 +94,24 @@ def _command(channel: Channel) -> Make:
     return lambda sample: ActuatorCommand(joint_names=names, kind=kind, values=array('d', sample.parts['']))
 
 
+def _links(channel: Channel) -> Make:
+    names = list(channel.columns)
+
+    def make(sample: Sample) -> LinkWrenches:
+        rows = np.asarray(sample.parts['']).reshape(-1, 6)
+        wrenches = [Wrench(force=_vector(row[:3]), torque=_vector(row[3:])) for row in rows]
+        return LinkWrenches(link_names=names, frame_ids=names, wrenches=wrenches)
+
+    return make
+
+
 MAKERS: dict[str, tuple[Any, Callable[[Channel], Make]]] = {
     'sensor_msgs/msg/JointState': (JointState, _joint_state),
     'sensor_msgs/msg/Imu': (Imu, _imu),
     'geometry_msgs/msg/WrenchStamped': (WrenchStamped, _wrench),
     'multibody_estimation/msg/RawStrain': (RawStrain, _strain),
     'multibody_estimation/msg/ActuatorCommand': (ActuatorCommand, _command),
+    'multibody_estimation/msg/LinkWrenches': (LinkWrenches, _links),
 }
 
 

@@ -5,7 +5,7 @@ from importlib import import_module
 
 _NAMES = {
     'Report': 'page',
-    'Trace': 'identification',
+    'Trace': 'fit_search',
     'calibration_report': 'calibration',
     'centroidal_report': 'centroidal',
     'check_writable': 'writing',

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report of an identification: verdict, parameters, motion, residuals, prediction, and what is needed to repeat it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
-from typing import Any
 
 import numpy as np
 
 from multibody_estimation.errors import EstimationError
-from multibody_estimation.identification import Fit, Influence, influence, track
+from multibody_estimation.identification import Fit, Influence, track
 from multibody_estimation.identification.dynamics import joint_names, turns
 from multibody_estimation.reporting.figures import Figure, Series, lines, matrix
 from multibody_estimation.reporting.fit_channels import Ahead, channels_of, look_ahead
+from multibody_estimation.reporting.fit_search import Trace, convergence, sensitivity_sections
 from multibody_estimation.reporting.fit_verdict import judge, off_truth, weak
 from multibody_estimation.reporting.mechanism import animation
 from multibody_estimation.reporting.page import Cell, Report, Section, bullets, number, paragraph, table
@@ -24,22 +24,6 @@ __all__ = ['Trace', 'identification_report']
 
 SHOWN = 12
 """Most sensor columns that are drawn."""
-
-
-class Trace:
-    """Give it to `identify` as ``progress`` and to the report as ``trace``: it remembers every accepted step.
-
-    ``then`` is called with the same arguments, e.g. to print.
-    """
-
-    def __init__(self, then: Callable[[int, float, float], None] | None = None) -> None:
-        self.steps: list[tuple[int, float, float]] = []
-        self.then = then
-
-    def __call__(self, iteration: int, cost: float, step: float) -> None:
-        self.steps.append((int(iteration), float(cost), float(step)))
-        if self.then is not None:
-            self.then(iteration, cost, step)
 
 
 def identification_report(
@@ -56,8 +40,8 @@ def identification_report(
     """Make the report of a fit; ``.save(path)`` writes it.
 
     window: the recording, needed only where the fit was loaded from a file. held_out: a recording the fit has not seen; it is predicted
-    from ``start`` for ``seconds`` (both s; default: from just inside, where speeds are told better than at the edge, to its end, 10 s at most). trace: every step of the search. sensitivity: what the
-    estimates hang on; True computes it for weight and step.
+    from ``start`` for ``seconds`` (both s; default: from just inside, where speeds are told better than at the edge, to its end,
+    10 s at most). trace: every step of the search. sensitivity: what the estimates hang on; True computes it for weight and step.
     """
     if fit.problem is None and window is not None:
         fit = _with_states(fit, window)
@@ -69,8 +53,8 @@ def identification_report(
     sections = [_parameters(fit), _unseen(fit)]
     if solved:
         sections += [_motion(fit, channels), _residuals(fit, channels), _prediction(fit, ahead, trouble), _external(fit)]
-    sections.append(_convergence(fit, trace))
-    sections += _sensitivity(fit, sensitivity)
+    sections.append(convergence(fit, trace))
+    sections += sensitivity_sections(fit, sensitivity)
     sections.append(provenance(fit, windows, held_out))
     span = f'{fit.time[-1] - fit.time[0]:.1f} s, {len(fit.time)} states a joint, ' if solved else ''
     return Report(
@@ -199,7 +183,9 @@ def _residuals(fit: Fit, channels: Sequence[Channel]) -> Section:
         rows.append([c.name, number(c.rms, 3), number(c.noise, 3), c.unit, Cell('white' if w.white else 'not white', '' if w.white else 'look',
                                                                                f'{w.outside} of {len(w.lags)} lags outside 95 %')])  # fmt: skip
     head = ['sensor', 'residual rms [std]', 'stated noise', 'unit', 'whiteness']
-    figures = [f for c in shown for f in (f'<h3>{escape(c.name)}</h3>', *channel_figures(c, _seams(fit))[1])]
+    figures: list[str | Figure] = []
+    for c in shown:
+        figures += [f'<h3>{escape(c.name)}</h3>', *channel_figures(c, _seams(fit))[1]]
     return Section('Residuals', (table(head, rows, words=(3, 4), plain=(3,)), *([paragraph(told)] if told else []), *figures))
 
 
@@ -278,60 +264,3 @@ def _external(fit: Fit) -> Section:
             )
         )
     return Section('Forces the model does not explain', tuple(body))
-
-
-def _convergence(fit: Fit, trace: Trace | None) -> Section:
-    body: list[str | Figure] = [paragraph(f'{fit.sentence} {fit.iterations} iterations, {fit.seconds:.3f} s.')]
-    stages: list[list[tuple[float, float, float]]] = []
-    last, total = 0, 0
-    for iteration, cost, step in trace.steps if trace is not None else []:
-        if iteration <= last or not stages:  # the next solve of the search begins
-            total, stages = total + last, [*stages, []]
-        last = iteration
-        stages[-1].append((total + iteration, cost, step))
-    colors = ('gray', 'sky', 'green', 'purple', 'yellow')
-    if stages:
-        cost = [
-            Series(f'solve {k + 1}', *np.array(s).T[:2], color='blue' if k == len(stages) - 1 else colors[k % len(colors)])
-            for k, s in enumerate(stages)
-        ]
-        steps = [
-            Series(f'solve {k + 1}', *np.array(s).T[[0, 2]], color='blue' if k == len(stages) - 1 else colors[k % len(colors)])
-            for k, s in enumerate(stages)
-        ]
-        body += [
-            lines('Cost after each accepted step', [_dotted(s) for s in cost], x='iteration', y='cost', log=True,
-                  caption='Earlier solves are soft (dynamics loosely weighted), so their costs are not comparable; the last one counts.'),
-            lines('Largest parameter step', [_dotted(s) for s in steps], x='iteration', y='step, in scales', log=True),
-        ]  # fmt: skip
-    elif fit.solution is not None and len(fit.solution.history) > 1:
-        history = np.array(fit.solution.history)
-        body.append(lines('Cost of the last solve', [Series('cost', np.arange(len(history)), history)], x='accepted step', y='cost', log=True,
-                          caption='The search ends with this solve; earlier, softer ones lead to its start. Pass trace= to see them.'))  # fmt: skip
-    return Section('Convergence', tuple(body))
-
-
-def _dotted(s: Series) -> Series:
-    """A stage of one step is a point."""
-    positive = np.where(np.asarray(s.y, dtype=float) > 0, s.y, np.nan)
-    return replace(s, y=positive, type='line' if len(positive) > 1 else 'points')
-
-
-def _sensitivity(fit: Fit, given: Influence | bool | Any) -> Iterable[Section]:
-    if given is False or (given is True and (fit.problem is None or not fit.problem.form.free)):
-        return
-    try:
-        found = influence(fit) if given is True else given
-    except (EstimationError, np.linalg.LinAlgError):
-        return
-    shift = 0.1 * np.asarray(found.in_std)
-    rows = [[f'{i + 1}. {t}', *(Cell(f'{x:+.3f}'.replace('-', '−') if np.isfinite(x) else '–', 'look' if abs(x) > 0.5 else '') for x in row)]
-            for i, (t, row) in enumerate(zip(fit.titles, shift))]  # fmt: skip
-    told = 'How far each estimate would move, in its standard deviations, if a setting that was not estimated were 10 % larger (linearised). '
-    told += "step: without the correction of the time step's error, which is on by default."
-    most = float(np.nanmax(np.abs(shift), initial=0.0))
-    verdict = 'Nothing hangs on them.' if most < 0.1 else f'The largest move is {most:.2g} standard deviations.'
-    yield Section(
-        'Sensitivity to the settings',
-        (paragraph(told), paragraph(verdict), table(['parameter', *(f'{s} +10 %' for s in found.settings)], rows)),
-    )

@@ -57,7 +57,7 @@ def animation(
     span = float(time[-1] - time[0])
     count = int(np.clip(span * 30, 2, FRAMES))
     at = np.linspace(time[0], time[-1], count)
-    panes = []
+    panes: list[dict] = []
     for title, q in motions.items():
         # All motions have as many frames, so the poses are compiled once.
         sampled = np.stack([np.interp(at, time, row) for row in np.asarray(q, dtype=float)])

@@ -8,6 +8,7 @@ from functools import cached_property
 from html import escape
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from multibody_estimation.reporting.figures import Figure
 from multibody_estimation.reporting.writing import write_file
@@ -101,7 +102,7 @@ def listing(text: str, title: str = '') -> str:
 
 def table(
     head: Sequence[str],
-    rows: Iterable[Sequence[str | Cell]],
+    rows: Iterable[Sequence[Any]],
     *,
     marked: Iterable[int] = (),
     words: Iterable[int] = (),

@@ -17,6 +17,7 @@ REASONS = {
     errno.EACCES: 'the folder or file may not be written to. Choose another place, or change its permissions',
     errno.EPERM: 'the folder or file may not be written to. Choose another place, or change its permissions',
     errno.EROFS: 'the disk is read-only. Choose another place',
+    errno.EEXIST: 'a part of its path is a file, not a folder',
     errno.ENOTDIR: 'a part of its path is a file, not a folder',
     errno.EISDIR: 'it is a folder. Give the name of a file in it',
     errno.ENAMETOOLONG: 'its name is too long',

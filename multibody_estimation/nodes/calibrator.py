@@ -5,7 +5,6 @@ The session is a value (`calibration.session`); what fails leaves it, and with i
 never changed: wrenches go to topics of their own. Files are written below ``data_folder`` only.
 """
 
-import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -13,19 +12,20 @@ from typing import Any
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray
-from geometry_msgs.msg import Vector3, WrenchStamped
-from rclpy.action import ActionServer, CancelResponse, GoalResponse
+from geometry_msgs.msg import WrenchStamped
+from rclpy.action import ActionServer, CancelResponse
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.node import Node
 from rclpy.task import Future
 
 from multibody_estimation.action import CollectSamples
 from multibody_estimation.calibration import session as sessions
-from multibody_estimation.calibration.gating import Gates, Readings, why_not_static
-from multibody_estimation.calibration.guide import instruction, next_direction, what_next, worth_taking
-from multibody_estimation.calibration.model import Load
+from multibody_estimation.calibration.gating import Gates
+from multibody_estimation.calibration.guide import what_next
 from multibody_estimation.calibration.offline import rotation_matrix
+from multibody_estimation.calibration.readings import Readings
 from multibody_estimation.errors import EstimationError
+from multibody_estimation.nodes.collection import Collection, load_of, vector
 from multibody_estimation.nodes.common import below, declare, diagnostic, publish_diagnostics, run
 from multibody_estimation.nodes.inputs import Inputs
 from multibody_estimation.recording.topics import stamp_of
@@ -36,17 +36,6 @@ __all__ = ['Calibrator', 'main']
 
 TICK = 0.05
 """Seconds between two looks at work that is under way."""
-
-
-def load_of(request: Any) -> Load:
-    """Load of a request."""
-    c = request.center_of_mass
-    return Load(request.mass, (c.x, c.y, c.z))
-
-
-def vector(v: np.ndarray) -> Vector3:
-    """Three numbers as a message."""
-    return Vector3(x=float(v[0]), y=float(v[1]), z=float(v[2]))
 
 
 class Calibrator(Node):
@@ -69,7 +58,7 @@ class Calibrator(Node):
         self.strain: deque[tuple] = deque()
         self.imu: deque[tuple] = deque()
         self.frame = ''
-        self.computing = self.collecting = False
+        self.computing = False
         self.waiting: list[Future] = []
         self.worker = ThreadPoolExecutor(1, 'calibration')
         base = f'ft/{s.sensor}'
@@ -86,7 +75,8 @@ class Calibrator(Node):
         self.create_service(SaveCalibration, '~/save_calibration', self.save_calibration)
         self.create_service(Tare, '~/tare', self.tare)
         self.create_service(ComputeCalibration, '~/compute_calibration', self.compute_calibration, callback_group=together)
-        self.action = ActionServer(self, CollectSamples, '~/collect_samples', self.collect, goal_callback=self.accept,
+        self.collection = Collection(self)
+        self.action = ActionServer(self, CollectSamples, '~/collect_samples', self.collection.collect, goal_callback=self.collection.accept,
                                    cancel_callback=lambda goal: CancelResponse.ACCEPT, callback_group=together)  # fmt: skip
         self.create_timer(TICK, self.tick, callback_group=together)
         self.create_timer(1.0 / s.status_rate, self.tell)
@@ -103,6 +93,8 @@ class Calibrator(Node):
     def take(self, topic: str, kind: str, message: Any, raw: bytes | None) -> None:
         """Buffer a message; a strain also becomes wrenches where a calibration is in force."""
         stamp = stamp_of(message)
+        if stamp <= 0:
+            raise EstimationError('its header has no stamp, and without the time of a reading strain and IMU cannot be paired.')
         rows = self.strain if topic == self.strain_topic else self.imu
         if rows and stamp < rows[-1][0] - NANOSECONDS:
             # A bag that starts anew, or a clock that was set: what is buffered belongs to another time.
@@ -272,78 +264,6 @@ class Calibrator(Node):
             return self.answer(response, False, str(error))
         response.offset = self.session.calibration.offset
         return self.answer(response, True, self.session.calibration.notes[-1])
-
-    # Guided collection
-
-    def accept(self, goal: Any) -> GoalResponse:
-        """Accept one guided collection at a time."""
-        if self.collecting:
-            self.get_logger().warning('A guided collection is running already. Cancel it first.')
-            return GoalResponse.REJECT
-        self.collecting = True
-        return GoalResponse.ACCEPT
-
-    async def collect(self, handle: Any) -> Any:
-        """Say where to turn the body, take a sample whenever it is held still in a new orientation."""
-        result = CollectSamples.Result()
-        try:
-            done = await self.guide(handle, result)
-        except EstimationError as error:
-            done = False
-            result.message = str(error)
-        finally:
-            self.collecting = False
-        result.success, result.sample_count = done, len(self.session.samples)
-        if not handle.is_cancel_requested:
-            handle.succeed() if done else handle.abort()
-        else:
-            handle.canceled()
-        self.get_logger().info(result.message)
-        return result
-
-    async def guide(self, handle: Any, result: Any) -> bool:
-        """Take the samples of a goal; true where all were taken."""
-        goal = handle.request
-        load = load_of(goal)
-        name, count = sessions.check_dataset(self.session, load, goal.dataset), goal.count or 8
-        seconds, apart = goal.seconds or self.settings.sample_seconds, goal.apart or 20.0
-        wanted, patience = next_direction(self.session, load, name), goal.timeout or 120.0
-        last, told = time.monotonic(), ''
-        while result.taken < count:
-            if handle.is_cancel_requested:
-                result.message = f'Cancelled after {result.taken} of {count} samples; they are kept.'
-                return False
-            if time.monotonic() - last > patience:
-                result.message = f'No new sample for {patience:g} s, {result.taken} of {count} taken; they are kept. {told}'
-                return False
-            up = self.imu[-1][1] if self.imu else None
-            told, still = '', False
-            try:
-                readings = self.readings(seconds)
-                end = readings.end
-                part = readings.between(end - int(seconds * NANOSECONDS), end)
-                told = why_not_static(part, self.session.gates)
-                still = not told
-                if still:
-                    up = part.acceleration.mean(axis=0)
-                    short = worth_taking(self.session.samples, name, up, apart)
-                    if not short:
-                        self.session, sample = sessions.take(self.session, readings, seconds, load, name)
-                        result.taken += 1
-                        last = time.monotonic()
-                        wanted = next_direction(self.session, load, name)
-                        told = f'Sample {sample.number} is taken.'
-                    else:
-                        told = f'This orientation is taken already; turn {short:.0f} degrees further.'
-            except EstimationError as error:
-                told = str(error)
-            words = f'{told} {instruction(wanted, up)}'.strip() if result.taken < count else told
-            angle = sessions.angle(wanted, up) if up is not None and np.linalg.norm(up) > 0 else 180.0
-            handle.publish_feedback(CollectSamples.Feedback(
-                instruction=words, direction=vector(wanted), angle=angle, still=still, taken=result.taken))  # fmt: skip
-            await self.moment(2)
-        result.message = f"{result.taken} samples of '{name}' are taken. {sessions.advice(self.session)}"
-        return True
 
     # Time
 

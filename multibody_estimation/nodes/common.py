@@ -17,7 +17,7 @@ from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from multibody_estimation.errors import EstimationError
 from multibody_estimation.nodes.settings import SETTINGS, check
 
-__all__ = ['below', 'declare', 'diagnostic', 'publish_diagnostics', 'run', 'to_stamp']
+__all__ = ['below', 'config_path', 'declare', 'diagnostic', 'publish_diagnostics', 'run', 'to_stamp']
 
 LEVELS = {
     'ok': DiagnosticStatus.OK,
@@ -80,6 +80,13 @@ def below(folder: str | Path, name: str, *, exists: bool = False) -> Path:
     if exists and not path.exists():
         raise EstimationError(f"There is no '{name}' in the data folder {root}.")
     return path
+
+
+def config_path(name: str) -> Path:
+    """Path of a setup file: as given, or of config/ of this package."""
+    from multibody_estimation.nodes.bringup import config_file
+
+    return Path(name) if Path(name).is_file() else Path(config_file(name))
 
 
 def run(make: Callable[[], Any], args: list[str] | None = None) -> None:

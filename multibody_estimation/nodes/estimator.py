@@ -26,7 +26,12 @@ from multibody_estimation.recording.topics import name_signals
 
 __all__ = ['Estimator', 'main']
 
-MODES = {'identify': 'identifying:IdentifyMode', 'track': 'tracking:TrackMode'}
+MODES = {
+    'identify': 'identifying:IdentifyMode',
+    'track': 'tracking:TrackMode',
+    'wrench': 'wrenching:WrenchMode',
+    'centroidal': 'momentum:CentroidalMode',
+}
 """Mode to module and class of this folder; each has configure, activate, deactivate, cleanup and a `report` for diagnostics."""
 
 
@@ -66,7 +71,7 @@ class Estimator(LifecycleNode):
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Make and compile; a parameter that does not fit fails the transition with a sentence in the log."""
         try:
-            robot = find_robot(self.settings.robot)
+            robot = find_robot(self.settings.robot) if self.settings.mode in ('identify', 'track') else None
             module, _, name = MODES[self.settings.mode].partition(':')
             self.mode = getattr(import_module(f'multibody_estimation.nodes.{module}'), name)(self, robot)
             self.get_logger().info(f'{self.settings.mode}: compiling ...')

@@ -81,6 +81,8 @@ SETTINGS: dict[str, tuple[Setting, ...]] = {
         Setting('fit', '', 'Saved fit (YAML) whose parameters track starts with; empty takes the numbers of the robot.'),
         Setting('track_seconds', 0.5, 'Length of the moving window in mode track.', 's', 0.05, 60.0),
         Setting('track_rate', 20.0, 'Estimates per second in mode track, wrench and centroidal.', 'Hz', 0.1, 1000.0),
+        Setting('urdf', '', 'Robot of mode wrench: path of a URDF, or icub-models:<robot> for one of the package icub-models.'),
+        Setting('truth_topic', '', 'LinkWrenches of a simulation; mode wrench says how far it is off. Empty: none.'),
         Setting('setup', '', 'File (YAML) that describes sensors and covariances for the modes wrench and centroidal.'),
         Setting('report', True, 'Write the HTML report after each identification.'),
         Setting('status_rate', 1.0, 'How often /diagnostics is published.', 'Hz', 0.1, 10.0),

@@ -287,3 +287,42 @@ def test_a_bag_split_into_several_files_is_one_window(window, tmp_path):
     for name in window:
         np.testing.assert_array_equal(whole[name].values, window[name].values)
         np.testing.assert_array_equal(me.read_bag(folder)[name].values, window[name].values)  # and without metadata
+
+
+def test_a_damaged_file_gives_less_and_says_so_and_never_gives_wrong_numbers(tmp_path):
+    with BagWriter(tmp_path / 'bag') as bag:
+        for i in range(200):
+            bag.write_message('/joint_states', joint_state(START + i, ['a'], [i]), START + i)
+            if i % 20 == 19:
+                bag.flush()
+    file = next((tmp_path / 'bag').glob('*.mcap'))
+    data, rng = file.read_bytes(), np.random.default_rng(0)
+    whole = less = refused = 0
+    for k in range(120):
+        harmed = bytearray(data)
+        at, size = int(rng.integers(len(data))), int(rng.integers(1, 100))
+        harmed[at : at + (1 if k % 2 else size)] = rng.bytes(1 if k % 2 else size)
+        file.write_bytes(bytes(harmed))
+        try:
+            window = me.read_bag(tmp_path / 'bag')
+        except EstimationError:
+            refused += 1
+            continue
+        got = window['encoders']
+        np.testing.assert_array_equal(got.values[:, 0], got.stamps - START)
+        assert len(got) == 200 or window.defects
+        whole, less = whole + (len(got) == 200), less + (len(got) < 200)
+    assert whole > 10 and less > 40 and refused < 30
+
+
+def test_damaged_metadata_and_truth_are_no_reason_to_crash(window, tmp_path):
+    me.write_bag(tmp_path / 'bag', window)
+    for text in ('', '- 1', 'rosbag2_bagfile_information: 3', '\xff: [', 'rosbag2_bagfile_information: {custom_data: [1]}'):
+        (tmp_path / 'bag/metadata.yaml').write_text(text)
+        assert len(me.read_bag(tmp_path / 'bag')['encoders']) == COUNT
+    (tmp_path / 'bag/truth.yaml').write_text('parameters: {a: b}')
+    with pytest.raises(EstimationError, match='dotted names to numbers'):
+        me.read_bag(tmp_path / 'bag')
+    (tmp_path / 'bag/truth.yaml').write_text('a: [')
+    with pytest.raises(EstimationError, match='is no YAML'):
+        me.read_bag(tmp_path / 'bag')

@@ -8,7 +8,8 @@ from typing import Any
 
 from multibody_estimation.errors import EstimationError, did_you_mean
 from multibody_estimation.hardware.device import Channel, Device, DeviceLost, Sample
-from multibody_estimation.recording.bag import Source, open_bag, read_truth
+from multibody_estimation.recording.bag import read_truth
+from multibody_estimation.recording.bag_source import Source, open_bag
 from multibody_estimation.recording.definitions import PACKAGE, make_typestore
 from multibody_estimation.recording.topics import TABLE, name_signals, read_message, stamp_of, unit_of
 from multibody_estimation.window import NANOSECONDS

@@ -3,7 +3,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,128 +11,12 @@ import numpy as np
 import yaml
 
 from multibody_estimation.errors import EstimationError, did_you_mean
+from multibody_estimation.recording.bag_source import Source, open_bag
 from multibody_estimation.recording.definitions import PACKAGE, make_typestore
-from multibody_estimation.recording.topics import TABLE, Part, join_name, name_signals, read_message, stamp_of, unit_of
+from multibody_estimation.recording.topics import Part, join_name, name_signals, read_message, stamp_of, unit_of
 from multibody_estimation.window import NANOSECONDS, Defect, Signal, Window
 
-__all__ = ['Source', 'open_bag', 'read_bag', 'read_truth']
-
-
-@dataclass
-class Source:
-    """Raw messages of a bag."""
-
-    topics: dict[str, str]
-    """Topic to message type."""
-    definitions: dict[str, str]
-    """Definitions stored with the bag: message type to text (ros2msg)."""
-    messages: Iterator[tuple[str, int, bytes]]
-    """Topic, log time in nanoseconds, serialised message (CDR), in the order they were written."""
-    notes: list[str] = field(default_factory=list)
-    """What is wrong with the file, as sentences; complete when ``messages`` is exhausted."""
-    custom: dict[str, str] = field(default_factory=dict)
-    """``custom_data`` of metadata.yaml."""
-
-
-def open_bag(path: str | Path) -> Source:
-    """Open a bag folder or a single .mcap file; complete, or left behind by a recorder that was killed."""
-    path = Path(path)
-    if not path.exists():
-        raise EstimationError(f'There is no bag at {path}.{did_you_mean(path.name, [p.name for p in _siblings(path)])}')
-    files = [path] if path.is_file() else sorted(p for p in path.iterdir() if p.suffix in ('.mcap', '.db3', '.zstd'))
-    if not files:
-        raise EstimationError(f'{path} is no bag: it holds no .mcap and no .db3 file. Give the folder that ros2 bag record made.')
-    unfinished = [f for f in files if f.suffix == '.mcap' and not _finished(f)]
-    metadata = path / 'metadata.yaml'
-    if path.is_dir() and metadata.is_file() and not unfinished:
-        return _complete(path, metadata)
-    if all(f.suffix == '.mcap' for f in files):
-        return _scan(files, unfinished, path)
-    raise EstimationError(f'{path} has no metadata.yaml. Run `ros2 bag reindex {path}`, then read it again.')
-
-
-def _siblings(path: Path) -> list[Path]:
-    return sorted(path.parent.iterdir()) if path.parent.is_dir() else []
-
-
-def _finished(file: Path) -> bool:
-    with file.open('rb') as stream:
-        size = stream.seek(0, 2)
-        stream.seek(max(0, size - 8))
-        return size > 16 and stream.read() == b'\x89MCAP0\r\n'
-
-
-def _complete(path: Path, metadata: Path) -> Source:
-    """A bag as the recorder closed it."""
-    from rosbags.interfaces import MessageDefinitionFormat
-    from rosbags.rosbag2 import Reader, ReaderError
-
-    try:
-        reader = Reader(path)
-        reader.open()
-    except (ReaderError, OSError) as error:
-        raise EstimationError(f'{path} cannot be read as a rosbag2 folder: {error}') from error
-    information = yaml.safe_load(metadata.read_text(encoding='utf-8')).get('rosbag2_bagfile_information', {})
-    source = Source(
-        {c.topic: c.msgtype for c in reader.connections},
-        {c.msgtype: c.msgdef.data for c in reader.connections if c.msgdef.format == MessageDefinitionFormat.MSG},
-        iter(()),
-        custom=dict(information.get('custom_data') or {}),
-    )
-
-    def messages() -> Iterator[tuple[str, int, bytes]]:
-        wanted = [c for c in reader.connections if c.msgtype in TABLE]
-        try:
-            for connection, log_time, raw in reader.messages(connections=wanted) if wanted else ():
-                yield connection.topic, log_time, raw
-        except ReaderError as error:
-            source.notes.append(f'{path} is damaged ({error}); what came before was read.')
-        finally:
-            reader.close()
-
-    source.messages = messages()
-    return source
-
-
-def _scan(files: list[Path], unfinished: list[Path], path: Path) -> Source:
-    """MCAP files from front to back, as far as they go: no metadata, no index, no end needed."""
-    from mcap.exceptions import McapError
-    from mcap.records import Channel, Message, Schema
-    from mcap.stream_reader import StreamReader
-
-    source = Source({}, {}, iter(()))
-    schemas: dict[int, tuple[str, str, str]] = {}
-
-    def messages() -> Iterator[tuple[str, int, bytes]]:
-        for file in files:
-            channels: dict[int, str] = {}
-            with file.open('rb') as stream:
-                try:
-                    for record in StreamReader(stream, validate_crcs=True).records:  # type: ignore[arg-type]
-                        if isinstance(record, Message):
-                            yield channels[record.channel_id], record.log_time, record.data
-                        elif isinstance(record, Schema):
-                            schemas[record.id] = (record.name, record.encoding, record.data.decode())
-                        elif isinstance(record, Channel):
-                            name, encoding, text = schemas.get(record.schema_id, ('', '', ''))
-                            channels[record.id] = record.topic
-                            source.topics[record.topic] = name
-                            if encoding == 'ros2msg':
-                                source.definitions[name] = text
-                except (McapError, EOFError, ValueError, KeyError, RuntimeError) as error:
-                    if file not in unfinished:
-                        source.notes.append(f'{file.name} is damaged ({error}); what came before was read.')
-            if file in unfinished:
-                source.notes.append(
-                    f'{file.name} has no end: the recorder was stopped hard. Everything up to its last flush was read.'
-                )
-
-    # Topics are known only once the file was read, so read it whole.
-    everything = list(messages())
-    if unfinished and not everything:
-        source.notes.append(f'{path} holds no complete message.')
-    source.messages = iter(everything)
-    return source
+__all__ = ['read_bag', 'read_truth']
 
 
 def read_truth(path: str | Path) -> dict[str, float]:
@@ -141,7 +25,10 @@ def read_truth(path: str | Path) -> dict[str, float]:
     file = (path if path.is_dir() else path.parent) / 'truth.yaml'
     if not file.is_file():
         return {}
-    content = yaml.safe_load(file.read_text(encoding='utf-8')) or {}
+    try:
+        content = yaml.safe_load(file.read_text(encoding='utf-8')) or {}
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise EstimationError(f'{file} is no YAML: {error}') from error
     truth = content.get('parameters', content) if isinstance(content, dict) else None
     if not isinstance(truth, dict) or not all(isinstance(v, (int, float)) for v in truth.values()):
         raise EstimationError(f'{file}: needs a mapping `parameters:` of dotted names to numbers.')
@@ -195,10 +82,7 @@ def read_bag(path: str | Path, signals: Mapping[str, str] | Iterable[str] | None
     found = _collect(source, names, store, {topic: name for name, topic in overrides.items()})
     # Optional parts that a driver leaves as NaN are not there; a main signal of nothing but NaN is an error for Window to tell.
     ready = [s for c in found.values() for s in c.signals() if not (c.optional and not np.isfinite(s.values).any())]
-    noise = json.loads(source.custom.get(f'{PACKAGE}.noise', '{}'))
-    ready = [
-        replace(s, noise=tuple(noise[s.name])) if s.name in noise and len(noise[s.name]) == len(s.columns) else s for s in ready
-    ]
+    ready = _with_noise(ready, source.custom.get(f'{PACKAGE}.noise', '{}'))
     if signals is not None and not isinstance(signals, Mapping):
         wanted = list(signals)
         for name in wanted:
@@ -213,6 +97,16 @@ def read_bag(path: str | Path, signals: Mapping[str, str] | Iterable[str] | None
     window = Window.gather(ready, source=str(path), truth=read_truth(path))
     notes = tuple(Defect('', 'file', 0, 0.0, sentence) for sentence in source.notes)
     return replace(window, defects=notes + window.defects)
+
+
+def _with_noise(signals: list[Signal], text: str) -> list[Signal]:
+    """Put in the standard deviations that `write_bag` has stored, for messages have no place for them."""
+    try:
+        noise = {str(name): [float(x) for x in values] for name, values in json.loads(text).items()}
+    except (ValueError, TypeError, AttributeError):
+        return signals
+    fits = [s.name in noise and len(noise[s.name]) == len(s.columns) and min(noise[s.name]) > 0 for s in signals]
+    return [replace(s, noise=tuple(noise[s.name])) if good else s for s, good in zip(signals, fits)]
 
 
 def _collect(source: Source, names: Mapping[str, str], store: Any, fields: Mapping[str, str]) -> dict[str, _Samples]:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Message definitions without a ROS installation: the standard ones of the `rosbags` library and our own from ``msg/``."""
 
+import contextlib
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +36,20 @@ def own_definitions() -> Mapping[str, str]:
 
 
 def make_typestore(stored: Mapping[str, str] | None = None) -> Any:
-    """Return a type store that knows the standard messages and our own.
+    """Return a type store that knows the standard messages and our own; shared, do not register anything in it.
 
     stored: definitions that came with a bag (full name to text); they win over ours, for the bag was written with them.
     """
+    return _make(tuple(sorted((stored or {}).items())))
+
+
+@lru_cache(maxsize=8)
+def _make(stored: tuple[tuple[str, str], ...]) -> Any:
     store = get_typestore(STANDARD)
-    for name, text in (stored or {}).items():
-        found = get_types_from_msg(text, name)
-        store.register({k: v for k, v in found.items() if k not in store.fielddefs})
+    for name, text in stored:
+        with contextlib.suppress(Exception):  # a definition that was damaged or is none: ours serve instead
+            found = get_types_from_msg(text, name)
+            store.register({k: v for k, v in found.items() if k not in store.fielddefs})
     if any(name not in store.fielddefs for name in own_names()):
         for name, text in own_definitions().items():
             if name not in store.fielddefs:
@@ -50,9 +57,8 @@ def make_typestore(stored: Mapping[str, str] | None = None) -> Any:
     return store
 
 
-@cache
 def typestore() -> Any:
-    """The type store for writing; shared, do not register anything in it."""
+    """The type store for writing."""
     return make_typestore()
 
 

@@ -63,6 +63,7 @@ SCHEMA: dict[str, Any] = {
     'signals': {'encoders': Text, 'velocities': Text},
     'noise': NOISES,
     'level_ground': Flag,
+    'flat_feet': Flag,
     'contact_force': Number,
     'measure': [MEASURES],
     'estimate': [OPTIONS],
@@ -140,7 +141,7 @@ def load_centroidal_setup(path: str | Path) -> CentroidalSetup:
             noise['wrench_noise'] = [np.broadcast_to((2.0, 2.0, 2.0, 0.1, 0.1, 0.1) if s is None else s, 6) for s in stated]
         body = whole_body(
             model, tuple(c['frame'] for c in d['contacts'].values()), imu=d.get('imu', {}).get('frame', ''),
-            imu_orientation=d.get('imu', {}).get('use_orientation', False), level_ground=d.get('level_ground', True),
+            imu_orientation=d.get('imu', {}).get('use_orientation', False), level_ground=d.get('level_ground', True), flat_feet=d.get('flat_feet', True),
             contact_force=d.get('contact_force'), **noise,
         )  # fmt: skip
         layout = StateLayout(**dict.fromkeys(d.get('estimate', ()), True))

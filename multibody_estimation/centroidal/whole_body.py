@@ -5,7 +5,8 @@ The base hangs on the foot that bears the robot: that foot stands still, so the 
 orientation also from the IMU, where wanted) and the joint rates its velocity (the angular one from the gyroscope, where there
 is one). A foot that comes down is given a place on the ground, the mean over the time it stands beside the bearing one, and
 may then bear the base in turn. The world is thus that of the footholds: their errors add up step by step, moving center of mass
-and anchors alike. They are not part of the covariances, and they do not disturb momenta and forces.
+and anchors alike. They are not part of the covariances, and they do not disturb momenta and forces. A robot that jumps or slips
+does not know afterwards how far.
 
 Sensor noise is carried to the measurements to first order: with v = (base twist, joint rates) = N e, e the independent
 readings, the momentum (p, L) = A_G v has covariance A_G N Sigma N' A_G', and the center of mass likewise.
@@ -32,13 +33,15 @@ class WholeBody:
     """A robot with its sensors; nj joints, nc feet. Standard deviations in SI units."""
 
     contacts: tuple[str, ...] = static()
-    """Links whose frames the contact wrenches are given in; on level ground with z up when they stand."""
+    """Links whose frames the contact wrenches are given in; where the feet are flat, with z up on level ground."""
     imu: str = static()
     """Link or sensor of the URDF that is the IMU's frame; empty where there is none."""
     imu_orientation: bool = static()
     """Whether the IMU's orientation is that of the robot in the world; else the bearing foot gives it."""
     level_ground: bool = static()
-    """Whether all footholds lie level in one plane: their height, roll and pitch are then known."""
+    """Whether all footholds lie in one level plane: their height is then known, and roll and pitch of flat feet."""
+    flat_feet: bool = static()
+    """Whether a foot that stands does not turn. Feet that roll (points, balls) need the IMU's orientation."""
     model: Model
     encoder_noise: jax.Array
     """rad; (nj,)."""
@@ -70,6 +73,7 @@ def whole_body(
     imu: str = '',
     imu_orientation: bool = False,
     level_ground: bool = True,
+    flat_feet: bool = True,
     encoder_noise: Any = 5e-4,
     velocity_noise: Any = 0.02,
     wrench_noise: Any = (2.0, 2.0, 2.0, 0.1, 0.1, 0.1),
@@ -92,6 +96,10 @@ def whole_body(
         model.link_index(imu)
     if imu_orientation and not imu:
         raise EstimationError('The orientation of the IMU is wanted, but no IMU is named.')
+    if not flat_feet and not imu_orientation:
+        raise EstimationError(
+            "Feet that are not flat do not tell the robot's orientation: an IMU's orientation is needed (use_orientation)."
+        )
     mass = float(np.sum(model.mass))
     if not mass > 0:
         raise EstimationError(f'{model.name}: a mass of {mass} kg: the mass of the whole robot must be above zero.')
@@ -111,7 +119,7 @@ def whole_body(
         if not (np.isfinite(checked[name]).all() and (checked[name] > 0).all()):
             raise EstimationError(f'{name} = {number}: finite numbers above zero are needed.')
     return WholeBody(
-        tuple(contacts), imu, imu_orientation, level_ground, model, **{k: jnp.asarray(v) for k, v in checked.items()}
+        tuple(contacts), imu, imu_orientation, level_ground, flat_feet, model, **{k: jnp.asarray(v) for k, v in checked.items()}
     )
 
 
@@ -186,8 +194,10 @@ def _feet(body: WholeBody, joints: jax.Array):
     return R[where], p[where], J, R[body.model.link_index(link)] @ turn, jacobian(body.model, at_base, link)[3:, 6:]
 
 
-def _level(pose: jax.Array) -> jax.Array:
-    """Put poses flat on the ground: height zero, only the turn about the vertical is left; (..., 7)."""
+def _level(pose: jax.Array, flat: bool) -> jax.Array:
+    """Put poses on the ground: height zero, of a flat foot only the turn about the vertical is left; (..., 7)."""
+    if not flat:
+        return pose.at[..., 2].set(0.0)
     kept = pose * jnp.array([1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0])
     return kept.at[..., 3:].set(quaternion.normalise(kept[..., 3:]))
 
@@ -207,7 +217,7 @@ def stand(body: WholeBody, first: Instant) -> Footholds:
     standing = (force > body.contact_force) | (jnp.arange(len(force)) == bearing)
     pose = _place(base, jnp.zeros(3), R, p)
     pose = pose.at[:, :3].add(-jnp.sum(pose[:, :3] * standing[:, None], axis=0) / standing.sum())
-    return Footholds(_level(pose) if body.level_ground else pose, jnp.ones(len(p)), standing, bearing)
+    return Footholds(_level(pose, body.flat_feet) if body.level_ground else pose, jnp.ones(len(p)), standing, bearing)
 
 
 def measure_instant(body: WholeBody, footholds: Footholds, now: Instant) -> tuple[Footholds, Measured]:
@@ -227,9 +237,8 @@ def measure_instant(body: WholeBody, footholds: Footholds, now: Instant) -> tupl
         quaternion.to_matrix(now.orientation) @ imu.T if body.imu_orientation else quaternion.to_matrix(hold[3:]) @ R[bearing].T
     )
     origin = hold[:3] - base @ p[bearing]
-    seen = _place(base, origin, R, p)
-    if body.level_ground:
-        seen = jnp.where(standing[:, None], _level(seen), seen)
+    kinematic = _place(base, origin, R, p)
+    seen = jnp.where(standing[:, None], _level(kinematic, body.flat_feet), kinematic) if body.level_ground else kinematic
     count = jnp.where(standing & footholds.standing, footholds.count + 1, 1.0)
     mean = quaternion.boxplus(footholds.pose, quaternion.boxminus(seen, footholds.pose) / count[:, None])
     pose = jnp.where((jnp.arange(len(p)) == bearing)[:, None], footholds.pose, mean)
@@ -241,11 +250,9 @@ def measure_instant(body: WholeBody, footholds: Footholds, now: Instant) -> tupl
 
     by_foot = jnp.concatenate([jnp.zeros((3, 3)), -J[bearing, 3:]], axis=1)
     by_imu = jnp.concatenate([imu, -imu_J], axis=1) if body.imu else by_foot
-    moved, pose_noise = (
-        carry(by_imu if body.imu_orientation else by_foot),
-        jnp.concatenate([body.orientation_noise, body.encoder_noise]),
-    )
-    driven, rate_noise = carry(by_imu), jnp.concatenate([body.gyroscope_noise, body.velocity_noise])
+    moved, driven = carry(by_imu if body.imu_orientation else by_foot), carry(by_imu)
+    pose_noise = jnp.concatenate([body.orientation_noise, body.encoder_noise])
+    rate_noise = jnp.concatenate([body.gyroscope_noise, body.velocity_noise])
 
     q = jnp.concatenate([origin, quaternion.from_matrix(base), now.positions])
     v = driven @ jnp.concatenate([now.gyroscope, now.velocities])
@@ -255,9 +262,14 @@ def measure_instant(body: WholeBody, footholds: Footholds, now: Instant) -> tupl
     spread_c = A[:3] @ moved * pose_noise / total_mass(body.model)
     anchor = jnp.sum(pose[:, :3] * standing[:, None], axis=0) / jnp.maximum(standing.sum(), 1)
     anchor = jnp.where(standing.any(), anchor, hold[:3])
-    wrench, wrench_covariance = total_wrench(
-        now.wrenches, quaternion.to_matrix(pose[:, 3:]), pose[:, :3], anchor, body.wrench_noise
-    )
+    turned = quaternion.to_matrix((pose if body.flat_feet else kinematic)[:, 3:])
+    wrench, wrench_covariance = total_wrench(now.wrenches, turned, pose[:, :3], anchor, body.wrench_noise)
+    if not body.flat_feet:  # the axes of the wrenches are only as sure as the joints: d(R f) = -[R f] dtheta
+        tilt = jnp.einsum('ij,njk->nik', base, moved[3:6] + jnp.concatenate([jnp.zeros((len(p), 3, 3)), J[:, 3:]], axis=2))
+        f, m = (jnp.einsum('nij,nj->ni', turned, now.wrenches[:, part]) for part in (slice(0, 3), slice(3, 6)))
+        lever = skew(pose[:, :3] - anchor)
+        spread = -jnp.concatenate([skew(f) @ tilt, (skew(m) + lever @ skew(f)) @ tilt], axis=1).sum(axis=0) * pose_noise
+        wrench_covariance = wrench_covariance + spread @ spread.T
     values = {
         'center_of_mass': center_of_mass(body.model, q), 'contact_wrench': wrench, 'angular_momentum': momentum[3:],
         'linear_momentum': momentum[:3],

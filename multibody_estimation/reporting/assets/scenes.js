@@ -115,5 +115,7 @@ for (const box of document.querySelectorAll('[data-figure]')) { const spec = fig
 let width = document.documentElement.clientWidth, waiting = 0;
 const again = () => { for (const draw of redraws) draw(); };
 addEventListener('resize', () => { const now = document.documentElement.clientWidth; if (now !== width) { width = now; cancelAnimationFrame(waiting); waiting = requestAnimationFrame(again); } });
-addEventListener('afterprint', again);
+// For paper the figures are drawn at the width of a page, whatever the screen has.
+addEventListener('beforeprint', () => { for (const d of document.querySelectorAll('details')) d.open = true; document.body.classList.add('paper'); again(); });
+addEventListener('afterprint', () => { document.body.classList.remove('paper'); again(); });
 document.documentElement.dataset.drawn = String(redraws.length);

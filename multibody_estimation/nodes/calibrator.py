@@ -57,14 +57,15 @@ class Calibrator(Node):
             )
         self.strain: deque[tuple] = deque()
         self.imu: deque[tuple] = deque()
+        self.pending: deque[tuple] = deque(maxlen=2000)
         self.frame = ''
         self.computing = False
         self.waiting: list[Future] = []
         self.worker = ThreadPoolExecutor(1, 'calibration')
         base = f'ft/{s.sensor}'
         self.strain_topic = self.resolve_topic_name(f'{base}/strain')
-        self.wrench = self.create_publisher(WrenchStamped, f'{base}/wrench', 10)
-        self.compensated = self.create_publisher(WrenchStamped, f'{base}/wrench_compensated', 10)
+        self.wrench = self.create_publisher(WrenchStamped, f'{base}/wrench', 1000)
+        self.compensated = self.create_publisher(WrenchStamped, f'{base}/wrench_compensated', 1000)
         self.diagnostics = self.create_publisher(DiagnosticArray, '/diagnostics', 10)
         self.inputs = Inputs(self, [f'{base}/strain', s.imu_topic], self.take, qos=s.qos)
         # What waits for a thread or for a person must not keep the messages waiting.
@@ -100,6 +101,7 @@ class Calibrator(Node):
             # A bag that starts anew, or a clock that was set: what is buffered belongs to another time.
             self.strain.clear()
             self.imu.clear()
+            self.pending.clear()
         if rows is self.strain:
             counts = np.array(message.counts)
             if not np.isfinite(counts).all():
@@ -117,6 +119,7 @@ class Calibrator(Node):
         oldest = rows[-1][0] - int(self.settings.buffer_seconds * NANOSECONDS)
         while rows[0][0] < oldest:
             rows.popleft()
+        self.compensate()
 
     def know(self, serial: str) -> None:
         """Learn which sensor this is, and put its newest calibration in force where none was named."""
@@ -150,9 +153,24 @@ class Calibrator(Node):
             return
         w = calibration.wrench(counts, message.temperature)
         self.wrench.publish(self.stamped(message, w))
-        # Gravity as the accelerometer saw it at that time; an old reading would be another orientation.
-        if self.imu and abs(stamp_of(message) - self.imu[-1][0]) < 0.1 * NANOSECONDS:
-            self.compensated.publish(self.stamped(message, calibration.compensated(w, self.imu[-1][1])))
+        self.pending.append((stamp_of(message), message, w))
+
+    def compensate(self) -> None:
+        """Publish without the weight what the accelerometer has caught up with: gravity as it was at the time of the strain.
+
+        Pairing by stamps instead of by arrival, a bag gives the same wrenches as the robot did.
+        """
+        while self.pending and self.imu and self.imu[-1][0] >= self.pending[0][0]:
+            stamp, message, w = self.pending.popleft()
+            nearest, up = NANOSECONDS // 10, None
+            for row in reversed(self.imu):
+                apart = abs(row[0] - stamp)
+                if apart < nearest:
+                    nearest, up = apart, row[1]
+                if row[0] <= stamp:
+                    break
+            if up is not None and self.session.calibration is not None:
+                self.compensated.publish(self.stamped(message, self.session.calibration.compensated(w, up)))
 
     def stamped(self, message: Any, w: np.ndarray) -> WrenchStamped:
         """Return a wrench with the stamp and frame of the strain it was made of."""

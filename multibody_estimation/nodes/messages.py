@@ -105,16 +105,6 @@ def _links(channel: Channel) -> Make:
     return make
 
 
-def _links(channel: Channel) -> Make:
-    names = list(channel.columns)
-
-    def make(sample: Sample) -> LinkWrenches:
-        values = np.asarray(sample.parts['']).reshape(len(names), 6)
-        return link_wrenches(sample.stamp, names, names, values, np.zeros((len(names), 6, 6)))
-
-    return make
-
-
 MAKERS: dict[str, tuple[Any, Callable[[Channel], Make]]] = {
     'sensor_msgs/msg/JointState': (JointState, _joint_state),
     'sensor_msgs/msg/Imu': (Imu, _imu),

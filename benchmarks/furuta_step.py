@@ -21,14 +21,14 @@ import numpy as np
 from multibody_estimation._jax import jax, jnp
 from multibody_estimation.maximal.assemble import place
 from multibody_estimation.maximal.model import State
-from multibody_estimation.maximal.step import step
+from multibody_estimation.maximal.spook import step
 from multibody_estimation.robots import mechanisms
 
 BATCH, STEPS, H = 1000, 50, 2e-3
 COMPILE = """
 import time
 from multibody_estimation._jax import jax, jnp
-from multibody_estimation.maximal.step import step
+from multibody_estimation.maximal.spook import step
 from multibody_estimation.robots import mechanisms
 model = mechanisms.furuta()
 state, u = model.rest_state(), jnp.ones(1)

@@ -16,8 +16,8 @@ from multibody_estimation.maximal.contacts import contact_rows, limit_rows
 from multibody_estimation.maximal.convert import from_tree
 from multibody_estimation.maximal.forces import inverse_mass, mass_matrix, per_mass, times_mass
 from multibody_estimation.maximal.model import KINDS, State
+from multibody_estimation.maximal.rollout import simulate
 from multibody_estimation.maximal.rows import dense, pick, speed
-from multibody_estimation.maximal.simulate import simulate
 from multibody_estimation.robots import mechanisms
 
 

@@ -11,7 +11,7 @@ from multibody_estimation.maximal.build import Body, Contact, Joint, multibody
 from multibody_estimation.maximal.forces import momentum
 from multibody_estimation.maximal.inverse_dynamics import advance
 from multibody_estimation.maximal.model import State
-from multibody_estimation.maximal.simulate import simulate
+from multibody_estimation.maximal.rollout import simulate
 from multibody_estimation.robots import mechanisms
 
 G = 9.81

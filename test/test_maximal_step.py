@@ -9,12 +9,12 @@ import pytest
 from multibody_estimation import tree
 from multibody_estimation._jax import jax, jnp
 from multibody_estimation.maximal import inverse_dynamics
-from multibody_estimation.maximal import step as module
+from multibody_estimation.maximal import spook as module
 from multibody_estimation.maximal.assemble import place, project
 from multibody_estimation.maximal.convert import from_tree, tree_state
 from multibody_estimation.maximal.inverse_dynamics import advance
 from multibody_estimation.maximal.model import State
-from multibody_estimation.maximal.simulate import simulate
+from multibody_estimation.maximal.rollout import simulate
 from multibody_estimation.robots import mechanisms
 
 H = 2e-3

@@ -13,7 +13,7 @@ from multibody_estimation.maximal.forces import Energies, energy
 from multibody_estimation.maximal.lcp import SOLVED
 from multibody_estimation.maximal.model import Multibody, State
 from multibody_estimation.maximal.rows import speed
-from multibody_estimation.maximal.step import Outcome, step
+from multibody_estimation.maximal.spook import Outcome, step
 
 __all__ = ['Rollout', 'simulate']
 

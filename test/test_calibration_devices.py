@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from multibody_estimation.calibration import Calibration, Load, StrainSensor
-from multibody_estimation.calibration.gating import Readings
 from multibody_estimation.calibration.model import GRAVITY, gravity_map
 from multibody_estimation.calibration.planner import sphere_points
+from multibody_estimation.calibration.readings import Readings
 from multibody_estimation.calibration.session import Session, compute, take
 from multibody_estimation.calibration.simulated import simulated_session
 

@@ -9,12 +9,13 @@ import yaml
 from typer.testing import CliRunner
 
 from multibody_estimation.calibration import Calibration, Load, StrainSensor, calibrate_force_torque
-from multibody_estimation.calibration.gating import Gates, Readings, datasets_of, static_stretches, why_not_static
+from multibody_estimation.calibration.gating import Gates, datasets_of, static_stretches, why_not_static
 from multibody_estimation.calibration.guide import instruction, next_direction, what_next, worth_taking
 from multibody_estimation.calibration.model import GRAVITY, gravity_map
 from multibody_estimation.calibration.offline import Plan, Stretch, collect, find_signals, parse_load, read_plan, rotation_matrix
 from multibody_estimation.calibration.planner import sphere_points
 from multibody_estimation.calibration.quality import compare_with_factory, held_out, quality
+from multibody_estimation.calibration.readings import Readings
 from multibody_estimation.calibration.robot_file import robot_xml, save_robot_xml
 from multibody_estimation.calibration.session import (
     Session,
@@ -147,6 +148,9 @@ def test_session_takes_lists_removes(windows):
         "no dataset 'emty'. Did you mean 'empty'": lambda: remove(session, dataset='emty'),
         'no sample to remove': lambda: remove(Session()),
         "'empty' was begun with empty": lambda: take(session, still(), 0.5, LOADS[1], 'empty'),
+        'stamps of the strain are 2.00 s ahead of those of the IMU': lambda: take(
+            session, replace(still(), strain_stamps=still().strain_stamps + 2 * 10**9), 0.5, Load()
+        ),
         'positive time': lambda: take(session, still(), 0.0, Load()),
         'from sensor .SG7., but this session is of .SG8.': lambda: take(Session('SG8'), still(), 0.5, Load()),
     }.items():
@@ -427,5 +431,13 @@ def test_command_line_on_bags_gives_the_numbers_of_the_session(windows, done, tm
     found = Calibration.load(tmp_path / 'out.yaml')
     np.testing.assert_array_equal(found.matrix, done.calibration.matrix)
     np.testing.assert_array_equal(found.covariance, done.calibration.covariance)
+    checked = CliRunner().invoke(application(), ['calibrate-ft', *bags[:2], *loads[:4], '--seconds', '0.8', '--check'])
+    assert checked.exit_code == 1 and 'rank 33 of 40' in checked.output and 'second mass' in checked.output
+    checked = CliRunner().invoke(application(), ['calibrate-ft', *bags, *loads, '--seconds', '0.8', '--check'])
+    assert checked.exit_code == 0 and 'predicted standard deviations' in checked.output and 'condition number' in checked.output
+    held = ['--hold-out', '2 kg at (-0.1, 0, 0.1) m', '--output', str(tmp_path / 'held.yaml')]
+    judged = CliRunner().invoke(application(), ['calibrate-ft', *bags, *loads, '--seconds', '0.8', *held])
+    assert judged.exit_code == 0 and 'the fit has not seen:\n  2 kg' in judged.output, judged.output
+    assert len(Calibration.load(tmp_path / 'held.yaml').residuals) == 3
     bad = CliRunner().invoke(application(), ['calibrate-ft', bags[0]])
     assert isinstance(bad.exception, EstimationError) and 'either --plan FILE' in str(bad.exception)

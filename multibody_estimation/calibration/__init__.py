@@ -6,7 +6,6 @@ from multibody_estimation.calibration.enough import check_data as check_data
 from multibody_estimation.calibration.enough import rank as rank
 from multibody_estimation.calibration.enough import rank_in_words as rank_in_words
 from multibody_estimation.calibration.gating import Gates as Gates
-from multibody_estimation.calibration.gating import Readings as Readings
 from multibody_estimation.calibration.gating import Sample as Sample
 from multibody_estimation.calibration.gating import static_stretches as static_stretches
 from multibody_estimation.calibration.model import Dataset as Dataset
@@ -16,6 +15,7 @@ from multibody_estimation.calibration.planner import plan as plan
 from multibody_estimation.calibration.quality import Quality as Quality
 from multibody_estimation.calibration.quality import compare_with_factory as compare_with_factory
 from multibody_estimation.calibration.quality import held_out as held_out
+from multibody_estimation.calibration.readings import Readings as Readings
 from multibody_estimation.calibration.recalibration import choose_ridge as choose_ridge
 from multibody_estimation.calibration.recalibration import recalibrate as recalibrate
 from multibody_estimation.calibration.result import Calibration as Calibration

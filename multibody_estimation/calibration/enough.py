@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from multibody_estimation.calibration.likelihood import information
-from multibody_estimation.calibration.model import GRAVITY, Dataset, Load, Moments, Noise, gravity_map
+from multibody_estimation.calibration.model import AXES, GRAVITY, Dataset, Load, Moments, Noise, gravity_map
 from multibody_estimation.calibration.scaling import Scaling
 from multibody_estimation.calibration.two_stage import stage_two, two_stage
 
@@ -76,6 +76,16 @@ class Sufficiency:
 
     def __str__(self) -> str:
         return '\n'.join(self.sentences)
+
+    def table(self) -> str:
+        """Return rank, condition, spread of the orientations and the predicted standard deviation of each entry, as text."""
+        lines = [f'rank {self.rank} of 40, condition number {self.condition:.3g}']
+        lines += [f'  {name}: orientations cover {100 * share:.0f} % of an even spread' for name, share in self.coverage.items()]
+        if self.predicted is not None:
+            lines.append('  predicted standard deviations, N and N m per 1000 counts')
+            for axis, row in zip(AXES, 1e3 * self.predicted):
+                lines.append(f'  {axis}  ' + '  '.join(f'{x:9.4f}' for x in row))
+        return '\n'.join([*lines, str(self)])
 
 
 def relative_accuracy(matrix: np.ndarray, deviation: np.ndarray, scaling: Scaling) -> float:

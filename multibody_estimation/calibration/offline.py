@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from multibody_estimation.calibration.gating import Readings, static_stretches
+from multibody_estimation.calibration.gating import static_stretches
 from multibody_estimation.calibration.model import Load
+from multibody_estimation.calibration.readings import Readings
 from multibody_estimation.calibration.session import Session, take_between
 from multibody_estimation.errors import EstimationError, did_you_mean
 from multibody_estimation.window import NANOSECONDS, Window

@@ -14,9 +14,10 @@ import numpy as np
 
 from multibody_estimation.calibration.calibrate import calibrate_force_torque
 from multibody_estimation.calibration.enough import Sufficiency, check_data
-from multibody_estimation.calibration.gating import Gates, Readings, Sample, datasets_of, static_sample
+from multibody_estimation.calibration.gating import Gates, Sample, datasets_of, static_sample
 from multibody_estimation.calibration.model import Load, Noise, gravity_map
 from multibody_estimation.calibration.quality import Quality, held_out
+from multibody_estimation.calibration.readings import Readings
 from multibody_estimation.calibration.result import Calibration, read_document
 from multibody_estimation.errors import EstimationError, did_you_mean
 from multibody_estimation.window import NANOSECONDS
@@ -43,8 +44,21 @@ def take(session: Session, readings: Readings, seconds: float, load: Load, datas
     """Average the last ``seconds`` of the readings into a sample."""
     if not seconds > 0:
         raise EstimationError(f'A sample is averaged over a positive time, not {seconds:g} s.')
-    end = readings.end
+    end = last_instant(readings, seconds)
     return take_between(session, readings, end - int(seconds * NANOSECONDS), end, load, dataset)
+
+
+def last_instant(readings: Readings, seconds: float) -> int:
+    """Return the end of what both sensors have seen, in ns; a sentence where their clocks are apart."""
+    if len(readings.strain_stamps) and len(readings.imu_stamps):
+        apart = (int(readings.strain_stamps[-1]) - int(readings.imu_stamps[-1])) / NANOSECONDS
+        if abs(apart) > max(0.5, seconds):
+            ahead, behind = ('strain', 'IMU') if apart > 0 else ('IMU', 'strain')
+            raise EstimationError(
+                f'The stamps of the {ahead} are {abs(apart):.2f} s ahead of those of the {behind}: one of them lags, or their clocks '
+                'differ. Synchronise the clocks of the machines that publish them.'
+            )
+    return readings.end
 
 
 def take_between(
@@ -144,7 +158,7 @@ def tare(session: Session, readings: Readings, seconds: float, load: Load | None
     if session.calibration is None:
         raise EstimationError('There is no calibration in force, so there is nothing to tare. Compute or load one first.')
     calibration, load = session.calibration, load or Load()
-    end = readings.end
+    end = last_instant(readings, seconds)
     s = static_sample(readings, end - int(seconds * NANOSECONDS), end, 'tare', load, session.gates)
     a = s.acceleration - calibration.accelerometer_bias
     expected = np.zeros(6) if to_zero else gravity_map(calibration.body + load.inertia) @ a

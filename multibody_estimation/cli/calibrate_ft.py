@@ -26,6 +26,8 @@ def command(
     serial: Annotated[str, typer.Option(help='Serial number of the sensor.')] = '',
     output: Annotated[Path, typer.Option(help='Where the calibration goes.')] = Path('calibration.yaml'),
     figures: Annotated[Path | None, typer.Option(help='Folder for figures.')] = None,
+    check: Annotated[bool, typer.Option('--check', help='Only say whether the data are enough, and what to add.')] = False,
+    hold_out: Annotated[list[str] | None, typer.Option(help='Dataset to keep out of the fit and to judge it by.')] = None,
     wanted: Annotated[float, typer.Option(help='Accuracy wanted of each row of the matrix, as a share.')] = 0.05,
     xml: Annotated[
         Path | None, typer.Option(help='Also write the matrix on top of the factory matrix, as iCub robots load it.')
@@ -38,9 +40,11 @@ def command(
 
     Example: multibody-estimation calibrate-ft session_bag --plan calibration.yaml --output again.yaml
     """
+    from dataclasses import replace
+
     import numpy as np
 
-    from multibody_estimation.calibration.gating import Readings, datasets_of
+    from multibody_estimation.calibration.gating import datasets_of
     from multibody_estimation.calibration.guide import what_next
     from multibody_estimation.calibration.offline import (
         Plan,
@@ -51,10 +55,11 @@ def command(
         read_plan,
         rotation_matrix,
     )
-    from multibody_estimation.calibration.quality import compare_with_factory
+    from multibody_estimation.calibration.quality import compare_with_factory, quality
+    from multibody_estimation.calibration.readings import Readings
     from multibody_estimation.calibration.robot_file import save_robot_xml
     from multibody_estimation.calibration.session import Session, advice, compute, save
-    from multibody_estimation.errors import EstimationError
+    from multibody_estimation.errors import EstimationError, did_you_mean
     from multibody_estimation.recording.bag import read_bag
 
     def numbers(text: str) -> list[float]:
@@ -94,17 +99,28 @@ def command(
         before = len(session.samples)
         session = collect(session, Readings.of(window, *names, rotation), todo)
         typer.echo(f'{bag}: {len(session.samples) - before} static samples')
+    named = list(dict.fromkeys(s.dataset for s in session.samples))
+    for name in hold_out or []:
+        if name not in named:
+            raise EstimationError(f"There is no dataset '{name}' to hold out.{did_you_mean(name, named)}")
+    unseen = datasets_of([s for s in session.samples if s.dataset in (hold_out or [])])
+    session = replace(session, samples=tuple(s for s in session.samples if s.dataset not in (hold_out or [])))
     found = advice(session, wanted=wanted)
-    typer.echo(found)
+    typer.echo(found.table() if check else found)
     if found.rank == 40 and (following := what_next(session, wanted=wanted)):
         typer.echo(following)
+    if check:
+        raise typer.Exit(0 if found.enough else 1)
     session = compute(session, method)
     typer.echo(session.calibration)
     if session.quality is not None:
         typer.echo(session.quality)
     datasets = datasets_of(session.samples)
+    if unseen and session.calibration is not None:
+        # Another mounting has another offset, so each is given its best: the matrix is judged.
+        typer.echo(quality(session.calibration, unseen, matrix=session.calibration.matrix))
     if matrix is not None and session.calibration is not None:
-        typer.echo(compare_with_factory(session.calibration, datasets, matrix))
+        typer.echo(compare_with_factory(session.calibration, unseen or datasets, matrix))
     path = save(session, output.absolute().parent, output.name)
     typer.echo(f'Calibration: {path}')
     if xml is not None and matrix is not None and session.calibration is not None:

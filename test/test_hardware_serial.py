@@ -15,16 +15,19 @@ from hypothesis import strategies as st
 pytest.importorskip('serial', reason='pyserial is not installed')
 pytest.importorskip('termios', reason='pseudo-terminals need a POSIX system')
 
+from multibody_estimation import robots  # noqa: E402
 from multibody_estimation.errors import EstimationError  # noqa: E402
 from multibody_estimation.hardware import serial_protocol as protocol  # noqa: E402
 from multibody_estimation.hardware.clock import ClockMap  # noqa: E402
-from multibody_estimation.hardware.collect import gather_samples  # noqa: E402
+from multibody_estimation.hardware.collect import collect, gather_samples  # noqa: E402
 from multibody_estimation.hardware.device import Command, DeviceLost  # noqa: E402
 from multibody_estimation.hardware.driver import Driver  # noqa: E402
 from multibody_estimation.hardware.excitation import Excitation  # noqa: E402
 from multibody_estimation.hardware.serial_emulator import SerialEmulator  # noqa: E402
 from multibody_estimation.hardware.serial_furuta import SerialFuruta  # noqa: E402
 from multibody_estimation.hardware.watchdog import State, Watchdog  # noqa: E402
+from multibody_estimation.identification import identify  # noqa: E402
+from multibody_estimation.window import Window  # noqa: E402
 
 FIRMWARE = Path(__file__).resolve().parents[1] / 'docs/firmware/furuta'
 SOME = protocol.State(513, 4_000_000_000, -70_000, 256, -1.5, 3)
@@ -225,3 +228,24 @@ def test_what_is_wrong_with_a_port_is_said(port, tmp_path):
         SerialFuruta(str(port)).open()
     with SerialEmulator(port, version=2), pytest.raises(EstimationError, match='version 2'):
         SerialFuruta(str(port)).open()
+
+
+def test_a_pendulum_on_a_serial_port_is_identified(port):
+    """Everything between the microcontroller and the estimate: counts, device clock, applied volts, the driver's excitation."""
+    with SerialEmulator(port):
+        chirp = Excitation('chirp', amplitude=5.0, duration=5.0, low=0.5, high=3.0)
+        window = collect(SerialFuruta(str(port)), 5.0, excitation=chirp)
+    assert abs(len(window['encoders']) - 1000) < 20
+    window = Window.gather([window[n].take(slice(0, 900)) for n in window])  # one shape, one compilation
+    fit = identify(robots.furuta(drive='voltage', noise=2e-4, quantisation=2 * np.pi / 2048), window)
+    truth = {p.name: p.start for p in robots.furuta(truth=True).parameters}
+    truth['arm.damping'] -= 4e-4  # back-EMF of the drive, which the emulated motor does not have
+    found = dict(zip(fit.names, fit.values))
+    assert fit.converged
+    for name, tolerance in {
+        'arm_link.inertia.zz': 0.02,
+        'rod.center_of_mass.z': 0.02,
+        'arm.damping': 0.1,
+        'arm.coulomb': 0.05,
+    }.items():
+        assert abs(found[name] / truth[name] - 1) < tolerance, name

@@ -46,7 +46,7 @@ class SerialEmulator:
 
     def boot(self) -> None:
         """Start counting anew, as after a reset."""
-        self._zero, self._sequence, self._streaming = time.monotonic(), 0, False
+        self._sequence, self._streaming = 0, False
         self._value, self._given, self._flags = 0.0, -math.inf, 0
 
     def plug(self) -> 'SerialEmulator':
@@ -112,7 +112,7 @@ class SerialEmulator:
         torque = self._value * (GAIN if self.info.kind == 'voltage' else 1.0)
         self.robot.write(Command((torque,), 0))
         counts = [round(a / (2 * math.pi) * COUNTS) for a in angles]
-        now = int((time.monotonic() - self._zero) * 1e6)
+        now = self._sequence * 1_000_000 // self.rate  # the timer that samples is the clock, as on a microcontroller
         if self._streaming:
             self._write(protocol.State(self._sequence, now, counts[0], -counts[1], self._value, self._flags).pack())
         self._sequence += 1

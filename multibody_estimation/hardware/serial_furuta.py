@@ -34,6 +34,8 @@ class SerialFuruta(Device):
     """Encoder step in rad that the noise is stated from; the angle itself is computed with what the device says."""
     answer: float = 2.0
     """Seconds within which the device must say who it is."""
+    warm_up: float = 0.3
+    """Seconds of samples after opening that only set the clock: the first ones may have waited in a buffer."""
 
     _serial: Any = field(default=None, init=False, repr=False)
 
@@ -73,7 +75,6 @@ class SerialFuruta(Device):
         self._decoder, self._clock, self.info = protocol.Decoder(), ClockMap(), None
         self._sequence = 0
         self._expected: int | None = None
-        self._early: list[Sample] = []
         end, again = time.monotonic() + self.answer, 0.0
         while self.info is None:
             now = time.monotonic()
@@ -83,8 +84,11 @@ class SerialFuruta(Device):
             if now >= again:
                 self._send(protocol.hello(self._next()))
                 again = now + 0.2
-            self._early += self._receive(0.02)
+            self._receive(0.02)
         self._check()
+        end = time.monotonic() + self.warm_up
+        while time.monotonic() < end:
+            self._receive(0.02)
 
     def _check(self) -> None:
         info = self.info
@@ -102,8 +106,7 @@ class SerialFuruta(Device):
 
     def read(self, timeout: float) -> list[Sample]:
         """Return the samples that have arrived."""
-        early, self._early = getattr(self, '_early', []), []
-        return early or self._receive(timeout)
+        return self._receive(timeout)
 
     def _receive(self, timeout: float) -> list[Sample]:
         if self._serial is None:

@@ -10,6 +10,7 @@ import pytest
 
 from multibody_estimation.errors import EstimationError
 from multibody_estimation.hardware import device as devices
+from multibody_estimation.hardware import pace
 from multibody_estimation.hardware.device import (
     Actuators,
     Channel,
@@ -226,6 +227,8 @@ def test_stop_ends_the_excitation_and_puts_zero():
 
 def test_all_built_in_devices_can_be_loaded_and_wrong_names_and_options_are_named():
     assert {'simulated', 'serial', 'can', 'mujoco', 'replay', 'simulated_strain'} <= set(device_names())
+    for name in devices.BUILT_IN:
+        assert issubclass(load_device(name), Device)
     with pytest.raises(EstimationError, match="Did you mean 'simulated'"):
         load_device('simulatd')
     with pytest.raises(EstimationError, match="no option 'rte'.*Did you mean 'rate'"):
@@ -242,3 +245,22 @@ def test_other_packages_plug_devices_in_by_entry_points(monkeypatch):
     monkeypatch.setattr(devices, 'entry_points', lambda group: [point] if group == devices.GROUP else [])
     monkeypatch.setattr(EntryPoint, 'load', lambda self: Rig)
     assert 'rig' in device_names() and isinstance(make_device('rig', {'refuse': '2'}), Rig)
+
+
+# The pace of simulated devices
+
+
+def test_stamps_are_even_a_little_lateness_is_caught_up_and_a_long_sleep_is_skipped(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(pace.time, 'monotonic', lambda: clock[0])
+    monkeypatch.setattr(pace.time, 'sleep', lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    steady = pace.Pace(100.0, realtime=True, epoch=10**18)
+    assert [steady.wait(1.0) for _ in range(3)] == [10**18, 10**18 + 10_000_000, 10**18 + 20_000_000]
+    assert abs(clock[0] - 100.02) < 1e-9 and steady.wait(0.001) is None
+    clock[0] += 0.5
+    late = [steady.wait(0.1) for _ in range(51)]
+    assert np.allclose(np.diff(late), 10_000_000) and abs(clock[0] - 100.53) < 0.02
+    clock[0] += 3600
+    assert abs(steady.wait(0.1) - (10**18 + 3600_530_000_000)) < 50_000_000
+    fast = pace.Pace(100.0, realtime=False, epoch=5)
+    assert [fast.wait(0.0) for _ in range(2)] == [5, 10_000_005]

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """An iCub in MuJoCo: hardware that was not written here, with encoders, IMUs, F/T sensors, and pushes that are known."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 from multibody_estimation.errors import EstimationError, did_you_mean
 from multibody_estimation.hardware.device import Channel, Device, DeviceLost, Sample
 from multibody_estimation.hardware.mujoco_model import build_model, read_urdf
-from multibody_estimation.window import NANOSECONDS
+from multibody_estimation.hardware.pace import Pace
 
 __all__ = ['MujocoIcub', 'Push']
 
@@ -176,9 +175,7 @@ class MujocoIcub(Device):
         for _ in range(round(self.settle / self._period)):
             self._advance()
         self._clock = 0.0
-        self._first = self.epoch or time.time_ns()
-        self._began = time.monotonic()
-        self._count = 0
+        self._pace = Pace(self.rate, self.realtime, self.epoch)
 
     def _act(self) -> None:
         """Servo targets and pushes of this instant."""
@@ -210,23 +207,18 @@ class MujocoIcub(Device):
 
         if self.data is None:
             raise DeviceLost('The simulated iCub is not open.')
-        if self.realtime:
-            wait = self._began + self._count / self.rate - time.monotonic()
-            if wait > timeout:
-                time.sleep(timeout)
-                return []
-            if wait > 0:
-                time.sleep(wait)
+        stamp = self._pace.wait(timeout)
+        if stamp is None:
+            return []
         mujoco.mj_kinematics(self._compiled, self.data)
         mujoco.mj_comPos(self._compiled, self.data)
         self._act()
         mujoco.mj_forward(self._compiled, self.data)
         mujoco.mj_rnePostConstraint(self._compiled, self.data)
         self._truth = self._state()
-        samples = self._measure(self._first + round(self._count * NANOSECONDS / self.rate))
+        samples = self._measure(stamp)
         for _ in range(self._every):
             self._advance()
-        self._count += 1
         return samples
 
     def _noise(self, values: Any, *std: float) -> list[float]:

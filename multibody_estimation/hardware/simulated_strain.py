@@ -2,7 +2,6 @@
 """A force/torque sensor in the hands of a technician who exists only here: held still, turned, held still, with one load after the other."""
 
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +12,7 @@ from multibody_estimation.calibration.model import SATURATION, Load, gravity_map
 from multibody_estimation.calibration.simulated import StrainSensor, random_orientations
 from multibody_estimation.errors import EstimationError
 from multibody_estimation.hardware.device import Channel, Device, DeviceLost, Sample
-from multibody_estimation.window import NANOSECONDS
+from multibody_estimation.hardware.pace import Pace
 
 __all__ = ['Hold', 'SimulatedStrain']
 
@@ -58,7 +57,7 @@ class SimulatedStrain(Device):
     epoch: int = 0
     """First stamp in ns; 0: now."""
 
-    _count: int = field(default=-1, init=False, repr=False)
+    _pace: Pace | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.rate > 0 or self.orientations < 1 or not self.hold > 0 or not self.turn > 0:
@@ -89,22 +88,16 @@ class SimulatedStrain(Device):
 
     def open(self) -> None:
         """Begin with the first orientation."""
-        self._count, self._first, self._began = 0, self.epoch or time.time_ns(), time.monotonic()
+        self._pace = Pace(self.rate, self.realtime, self.epoch)
 
     def read(self, timeout: float) -> list[Sample]:
         """Return the next reading of both sensors."""
-        if self._count < 0:
+        if self._pace is None:
             raise DeviceLost('The simulated sensor is not open.')
-        if self.realtime:
-            wait = self._began + self._count / self.rate - time.monotonic()
-            if wait > timeout:
-                time.sleep(timeout)
-                return []
-            if wait > 0:
-                time.sleep(wait)
-        now = self._count / self.rate
-        stamp = self._first + round(self._count * NANOSECONDS / self.rate)
-        self._count += 1
+        now = self._pace.count / self.rate
+        stamp = self._pace.wait(timeout)
+        if stamp is None:
+            return []
         load, acceleration, rotation, moving = self._pose(now)
         shaking = acceleration + (SHAKE * self._rng.normal(size=3) if moving else 0.0)
         wrench = gravity_map(self.sensor.body + load.inertia) @ shaking
@@ -143,7 +136,7 @@ class SimulatedStrain(Device):
 
     def close(self) -> None:
         """Put the sensor away."""
-        self._count = -1
+        self._pace = None
 
     @property
     def truth(self) -> Mapping[str, float]:

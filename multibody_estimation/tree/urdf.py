@@ -17,6 +17,7 @@ from multibody_estimation.tree.model import Model
 __all__ = ['load_urdf']
 
 NUMBERS = {'xyz', 'rpy', 'value', 'ixx', 'ixy', 'ixz', 'iyy', 'iyz', 'izz', 'damping', 'friction', 'lower', 'upper', 'effort', 'velocity'}  # fmt: skip
+REQUIRED = {'mass': ('value',), 'inertia': ('ixx', 'iyy', 'izz')}
 NUMERIC = {'origin', 'axis', 'mass', 'inertia', 'dynamics', 'limit'}
 SENSORS = {'force_torque': 'force_torque', 'imu': 'imu', 'accelerometer': 'accelerometer', 'gyroscope': 'gyroscope'}
 
@@ -48,10 +49,13 @@ def load_urdf(
         line = lines.get((kind, name))
         return f"{path} line {line}: {kind} '{name}'" if line else f"{path}: {kind} '{name}'"
 
-    robot = yourdfpy.URDF.load(
-        io.BytesIO(text.encode()), build_scene_graph=False, load_meshes=False, build_collision_scene_graph=False,
-        load_collision_meshes=False,
-    ).robot  # fmt: skip
+    try:
+        robot = yourdfpy.URDF.load(
+            io.BytesIO(text.encode()), build_scene_graph=False, load_meshes=False, build_collision_scene_graph=False,
+            load_collision_meshes=False,
+        ).robot  # fmt: skip
+    except Exception as error:  # whatever a broken file makes of the parser is a fact about the file
+        raise EstimationError(f'{path} cannot be read as a URDF ({type(error).__name__}: {error}).') from None
     parts = []
     for j in robot.joints:
         if j.mimic is not None and (joints is None or j.name in joints):
@@ -107,6 +111,7 @@ def _scan(text: str, path: str) -> tuple[dict[tuple[str, str], int], list[dict]]
     lines: dict[tuple[str, str], int] = {}
     found: dict[str, dict] = {}
     stack: list[tuple[str, dict]] = []
+    ends: dict[str, set] = {}
     parser = expat.ParserCreate()
 
     def start(tag: str, attributes: dict) -> None:
@@ -120,10 +125,15 @@ def _scan(text: str, path: str) -> tuple[dict[tuple[str, str], int], list[dict]]
             lines[tag, attributes['name']] = line
         inside = [t for t, _ in stack]
         if tag in NUMERIC and inside[:1] == ['robot'] and len(inside) > 1 and inside[1] in ('link', 'joint'):
+            element = f"{inside[1]} '{stack[1][1].get('name')}'"
+            for key in REQUIRED.get(tag, ()):
+                if key not in attributes:
+                    raise EstimationError(f'{path} line {line}: <{tag}> of {element} has no {key}; it is needed.')
             for key in NUMBERS & set(attributes):
                 _numbers(
                     attributes[key],
-                    f'{path} line {line}: <{tag} {key}="{attributes[key]}"> of {inside[1]} \'{stack[1][1].get("name")}\'',
+                    f'{path} line {line}: <{tag} {key}="{attributes[key]}"> of {element}',
+                    3 if key in ('xyz', 'rpy') else 1,
                 )
         if outer[0] == 'sensor' and len(inside) == 2:
             sensor = found.setdefault(stack[1][1].get('name', ''), dict(stack[1][1]))
@@ -134,6 +144,17 @@ def _scan(text: str, path: str) -> tuple[dict[tuple[str, str], int], list[dict]]
                 sensor['rpy'] = tuple(_numbers(attributes.get('rpy', '0 0 0'), f'{path} line {line}'))
         stack.append((tag, attributes))
 
+    def end(tag: str) -> None:
+        _, attributes = stack.pop()
+        if len(stack) == 2 and stack[1][0] == 'joint' and tag in ('parent', 'child') and 'link' in attributes:
+            ends.setdefault(stack[1][1].get('name', ''), set()).add(tag)
+        if len(stack) == 1 and tag == 'joint':
+            name = attributes.get('name', '')
+            for missing in sorted({'parent', 'child'} - ends.get(name, set())):
+                raise EstimationError(
+                    f"{path} line {lines.get(('joint', name))}: joint '{name}' has no <{missing} link=...>; it is needed."
+                )
+
     def text_of(words: str) -> None:
         if len(stack) == 4 and stack[1][0] == 'sensor' and stack[3][0] in ('frame', 'measure_direction') and words.strip():
             found.setdefault(stack[1][1].get('name', ''), dict(stack[1][1]))[stack[3][0]] = words.strip()
@@ -141,7 +162,7 @@ def _scan(text: str, path: str) -> tuple[dict[tuple[str, str], int], list[dict]]
     parser.buffer_text = True
     parser.CharacterDataHandler = text_of
     parser.StartElementHandler = start
-    parser.EndElementHandler = lambda tag: stack.pop()
+    parser.EndElementHandler = end
     try:
         parser.Parse(text, True)
     except expat.ExpatError as error:
@@ -164,11 +185,13 @@ def _sensor(found: dict, joints: dict[str, Joint]) -> Sensor:
     return Sensor(found['name'], 'force_torque', found['on'], xyz, rpy, link=link, acts_on=acts_on)
 
 
-def _numbers(text: str, where: str) -> list[float]:
+def _numbers(text: str, where: str, count: int = 3) -> list[float]:
     try:
         numbers = [float(x) for x in text.split()]
     except ValueError:
         raise EstimationError(f'{where} is not a number.') from None
     if not np.isfinite(numbers).all():
         raise EstimationError(f'{where} must be finite.')
+    if len(numbers) != count:
+        raise EstimationError(f'{where} has {len(numbers)}; {count} number{"s are" if count > 1 else " is"} needed.')
     return numbers

@@ -139,7 +139,7 @@ def test_covariances_are_those_of_the_sensors_noise(walk, model, mode):
     clean = jax.tree.map(lambda x: x[k], instants_of(walk, model))
     holds = stand(body, clean)
     turned = Rotation.from_quat(np.asarray(clean.orientation)[[1, 2, 3, 0]]) * Rotation.from_rotvec(
-        rng.normal(size=(draws, 3)) * 1e-3
+        rng.normal(size=(draws, 3)) * 3e-3
     )
     many = Instant(
         clean.positions + rng.normal(size=(draws, 32)) * 5e-4,

@@ -257,26 +257,30 @@ def measure_instant(body: WholeBody, footholds: Footholds, now: Instant) -> tupl
     q = jnp.concatenate([origin, quaternion.from_matrix(base), now.positions])
     v = driven @ jnp.concatenate([now.gyroscope, now.velocities])
     A = centroidal_momentum_matrix(body.model, q)
-    momentum = A @ v
-    spread_h = A @ driven * rate_noise
+    momentum, L = jnp.split(A @ v, 2)
+    # Of the angles' noise, momenta feel the base's tilt, dh = -[h] dtheta; what it does to A beside that is far below the rates'.
+    tilt = base @ moved[3:6] * pose_noise
+    rates = A @ driven * rate_noise
+    spread_p = jnp.concatenate([rates[:3], skew(momentum) @ tilt], axis=1)
+    spread_L = jnp.concatenate([rates[3:], skew(L) @ tilt], axis=1)
     spread_c = A[:3] @ moved * pose_noise / total_mass(body.model)
     anchor = jnp.sum(pose[:, :3] * standing[:, None], axis=0) / jnp.maximum(standing.sum(), 1)
     anchor = jnp.where(standing.any(), anchor, hold[:3])
     turned = quaternion.to_matrix((pose if body.flat_feet else kinematic)[:, 3:])
     wrench, wrench_covariance = total_wrench(now.wrenches, turned, pose[:, :3], anchor, body.wrench_noise)
     if not body.flat_feet:  # the axes of the wrenches are only as sure as the joints: d(R f) = -[R f] dtheta
-        tilt = jnp.einsum('ij,njk->nik', base, moved[3:6] + jnp.concatenate([jnp.zeros((len(p), 3, 3)), J[:, 3:]], axis=2))
+        turns = jnp.einsum('ij,njk->nik', base, moved[3:6] + jnp.concatenate([jnp.zeros((len(p), 3, 3)), J[:, 3:]], axis=2))
         f, m = (jnp.einsum('nij,nj->ni', turned, now.wrenches[:, part]) for part in (slice(0, 3), slice(3, 6)))
         lever = skew(pose[:, :3] - anchor)
-        spread = -jnp.concatenate([skew(f) @ tilt, (skew(m) + lever @ skew(f)) @ tilt], axis=1).sum(axis=0) * pose_noise
+        spread = -jnp.concatenate([skew(f) @ turns, (skew(m) + lever @ skew(f)) @ turns], axis=1).sum(axis=0) * pose_noise
         wrench_covariance = wrench_covariance + spread @ spread.T
     values = {
-        'center_of_mass': center_of_mass(body.model, q), 'contact_wrench': wrench, 'angular_momentum': momentum[3:],
-        'linear_momentum': momentum[:3],
+        'center_of_mass': center_of_mass(body.model, q), 'contact_wrench': wrench, 'angular_momentum': L,
+        'linear_momentum': momentum,
     }  # fmt: skip
     covariance = {
         'center_of_mass': spread_c @ spread_c.T + jnp.eye(3) * body.placement_noise**2, 'contact_wrench': wrench_covariance,
-        'angular_momentum': spread_h[3:] @ spread_h[3:].T, 'linear_momentum': spread_h[:3] @ spread_h[:3].T,
+        'angular_momentum': spread_L @ spread_L.T, 'linear_momentum': spread_p @ spread_p.T,
     }  # fmt: skip
     switched = (standing != footholds.standing).any()
     after = Footholds(pose, count, standing, bearing)

@@ -15,6 +15,7 @@ import numpy as np
 
 from multibody_estimation import tree
 from multibody_estimation._jax import jnp
+from multibody_estimation.errors import EstimationError
 
 __all__ = ['NAMES', 'from_log_cholesky', 'inertia_names', 'log_cholesky', 'resolve']
 
@@ -40,7 +41,13 @@ def log_cholesky(model: tree.Model, link: str) -> dict[str, float]:
     J[:3, 3] = J[3, :3] = m * c
     J[3, 3] = m
     # U U' with U upper triangular: Cholesky of the matrix read backwards.
-    U = np.linalg.cholesky(J[::-1, ::-1])[::-1, ::-1]
+    try:
+        U = np.linalg.cholesky(J[::-1, ::-1])[::-1, ::-1]
+    except np.linalg.LinAlgError:
+        raise EstimationError(
+            f'{link}: mass {m:g} kg with moments {np.linalg.eigvalsh(I).tolist()} kg m^2: no body can have this inertia. '
+            'The mass must be above zero and no moment larger than the sum of the other two.'
+        ) from None
     scale = U[3, 3]
     U = U / scale
     entries = [np.log(scale), *np.log(np.diag(U)[:3]), U[0, 1], U[1, 2], U[0, 2], *U[:3, 3]]

@@ -16,6 +16,8 @@ from multibody_estimation.centroidal.gait import measure, walking_gait
 from multibody_estimation.errors import EstimationError
 from multibody_estimation.identification import Fit, identify, simulate
 from multibody_estimation.reporting import Trace, calibration_report, centroidal_report, identification_report
+from multibody_estimation.reporting.figures import Series, lines
+from multibody_estimation.reporting.page import Report, Section, Verdict
 from multibody_estimation.robots import furuta
 
 FLAGS = ('--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
@@ -150,6 +152,19 @@ def show(browser, path: Path, width: int = 1200, scheme: str = 'light') -> None:
     browser.execute_cdp_cmd('Emulation.setDeviceMetricsOverride', metrics)
     browser.execute_cdp_cmd('Emulation.setEmulatedMedia', {'features': [{'name': 'prefers-color-scheme', 'value': scheme}]})
     browser.get(path.as_uri())
+
+
+def test_a_band_with_a_gap_is_drawn_in_two_pieces(browser, tmp_path):
+    t = np.linspace(0, 10, 200)
+    low = np.where((t > 4) & (t < 6), np.nan, np.sin(t))
+    figure = lines('band', [Series('band', t, low, low + 0.5, 'band'), Series('line', t, low)])
+    show(browser, Report('band', '', Verdict(''), (Section('band', (figure,)),)).save(tmp_path / 'band.html'))
+    d = browser.execute_script("return document.querySelector('path.band').getAttribute('d')")
+    assert d.count('M') == d.count('Z') == 2
+    left, right = browser.execute_script(
+        "const c = document.querySelector('clipPath rect').getBBox(); return [c.x + .41 * c.width, c.x + .59 * c.width]"
+    )
+    assert not any(left < float(x) < right for x in re.findall(r'[ML]([\d.]+) ', d))
 
 
 KINDS = ['identification', 'calibration', 'centroidal']

@@ -110,7 +110,8 @@ def look_ahead(
             continue
         signal, own = window[sensor.signal], window.seconds(sensor.signal) - sensor.delay
         offsets = np.zeros(len(sensor.joints)) + np.asarray(sensor.offset or 0.0, dtype=float)
-        told = np.zeros(len(sensor.joints)) + np.asarray(sensor.noise or signal.noise or np.nan, dtype=float)
+        stated = np.asarray(sensor.noise, dtype=float)
+        told = np.zeros(len(sensor.joints)) + (stated if (stated > 0).all() else np.asarray(signal.noise or 0.0, dtype=float))
         for k, joint in enumerate(sensor.joints):
             column = signal.columns.index(joint) if joint in signal.columns else k
             angle = sensor.angular and turns(fit.robot.model, joint)
@@ -121,7 +122,7 @@ def look_ahead(
             if angle:
                 y -= 2 * np.pi * np.round((y - ahead.positions[names.index(joint)])[0] / (2 * np.pi))
             measured[names.index(joint)] = y
-            noise[joint] = float(np.hypot(told[k], sensor.quantisation / np.sqrt(12)))
+            noise[joint] = float(np.hypot(told[k], sensor.quantisation / np.sqrt(12))) or float('nan')
     low, high = _band(fit, window, ahead, start, seconds, draws)
     return Ahead(ahead, measured, tuple(noise), noise, low, high, unseen, names)
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from multibody_estimation.identification import Fit
 from multibody_estimation.reporting.fit_channels import Ahead
-from multibody_estimation.reporting.page import Finding, Verdict
+from multibody_estimation.reporting.page import Finding, Verdict, number
 from multibody_estimation.reporting.residuals import Channel
 
-__all__ = ['judge', 'pairs_alike', 'weak']
+__all__ = ['judge', 'off_truth', 'pairs_alike', 'sizes', 'weak']
 
 ALIKE = 0.98
 """Correlation beyond which two parameters are hardly told apart."""
@@ -23,15 +23,21 @@ def _listed(names: Iterable[str], most: int = 6) -> str:
 
 
 def weak(fit: Fit) -> list[int]:
-    """Free parameters whose standard deviation is more than half of their own size."""
-    sd = fit.std
-    return [i for i in range(len(sd)) if fit.held[i] == 0 and np.isfinite(sd[i]) and sd[i] > 0.5 * abs(fit.values[i])]
+    """Free parameters whose standard deviation is more than half of their size: a tilt of nothing, known well, is not weak."""
+    sd, size = fit.std, sizes(fit)
+    return [i for i in range(len(sd)) if fit.held[i] == 0 and np.isfinite(sd[i]) and sd[i] > 0.5 * size[i]]
+
+
+def sizes(fit: Fit) -> np.ndarray:
+    """Of each parameter the estimate's magnitude, or a typical change of it where that is more; (p,)."""
+    typical = {p.name: p.step for p in (fit.problem.binding.parameters if fit.problem is not None else fit.robot.parameters)}
+    return np.array([max(abs(v), typical.get(n, 0.0)) for n, v in zip(fit.names, fit.values)])
 
 
 def pairs_alike(fit: Fit) -> list[tuple[int, int, float]]:
     """Pairs with a correlation near one of which one at least is told to no better than a tenth of its size."""
     C, sd = fit.correlation, fit.std
-    vague = np.isfinite(sd) & (sd > 0.1 * np.abs(fit.values))
+    vague = np.isfinite(sd) & (sd > 0.1 * sizes(fit))
     return [(i, j, float(C[i, j])) for i in range(len(C)) for j in range(i) if abs(C[i, j]) > ALIKE and (vague[i] or vague[j])]
 
 
@@ -85,17 +91,15 @@ def _told(fit: Fit) -> Iterable[Finding]:
         yield Finding('look', f'At a bound, so not estimated freely: {_listed(bound)}. Is the bound right?')
     thin = weak(fit)
     if thin:
-        yield Finding(
-            'look', f'Hardly told (standard deviation above half of the value): {_listed(fit.titles[i] for i in thin)}.'
-        )
+        yield Finding('look', f'Hardly told (standard deviation above half of the size): {_listed(fit.titles[i] for i in thin)}.')
     for i, j, c in pairs_alike(fit)[:3]:
-        yield Finding('look', f'{fit.titles[j]} and {fit.titles[i]} are hardly told apart (correlation {c:.3f}).')
+        yield Finding('look', f'{fit.titles[j]} and {fit.titles[i]} are hardly told apart (correlation {number(c, 3)}).')
     free = sum(1 for k in fit.held if k == 0)
     if free and not (fit.blind or bound or thin):
-        share = [s / abs(v) for s, v, k in zip(fit.std, fit.values, fit.held) if k == 0 and v]
+        share = [s / v for s, v, k in zip(fit.std, sizes(fit), fit.held) if k == 0 and v]
         yield Finding(
             'good',
-            f'All {free} free parameters are told by the data (standard deviations {100 * min(share):.2g} % to {100 * max(share):.2g} % of the values).',
+            f'All {free} free parameters are told by the data (standard deviations {100 * min(share):.2g} % to {100 * max(share):.2g} % of their sizes).',
         )
 
 

@@ -80,7 +80,7 @@ def _spread(fit: Fit, i: int) -> Cell:
         return Cell('known')
     if fit.held[i]:
         return Cell('at its lower bound' if fit.held[i] < 0 else 'at its upper bound', 'look')
-    return Cell(f'± {number(sd, 2)}', '', f'{100 * sd / abs(value):.2g} %' if value else '')
+    return Cell(f'± {number(sd, 2)}', '', f'{number(100 * sd / abs(value), 2 if sd < abs(value) else 3)} %' if value else '')
 
 
 def _parameters(fit: Fit) -> Section:
@@ -125,7 +125,8 @@ def _unseen(fit: Fit) -> Section:
     thin = weak(fit)
     if thin:
         share = [
-            f'{fit.titles[i]}: ± {number(100 * fit.std[i] / abs(fit.values[i]) if fit.values[i] else np.inf, 2)} %' for i in thin
+            f'{fit.titles[i]}: {number(fit.values[i], 2)} ± {number(fit.std[i], 2)} {fit.units[i].replace("^2", "²")}'
+            for i in thin
         ]
         body += [paragraph('Hardly told:'), bullets(share)]
     if not (fit.blind or thin):

@@ -53,11 +53,19 @@ function drawn(s, px, py, view, zero) {
   const color = `var(--c${s.color})`, ordered = s.type !== 'bars' && s.type !== 'stems';
   const from = ordered ? Math.max(0, first(s.x, view[0]) - 1) : 0, to = ordered ? Math.min(s.x.length, first(s.x, view[1]) + 1) : s.x.length;
   if (s.type === 'band') {
-    let back = '';
-    const x = Array.from(s.x.subarray(from, to)).reverse(), y = Array.from(s.y2.subarray(from, to)).reverse();
-    for (let i = 0; i < x.length; i++) if (Number.isFinite(y[i])) back += `L${px(x[i]).toFixed(1)} ${py(y[i]).toFixed(1)}`;
-    const there = path(s.x, s.y, from, to, px, py);
-    return there && `<path d="${there}${back}Z" fill="${color}" opacity=".22"/>`;
+    // One piece for each stretch without a gap.
+    let d = '', begin = from;
+    const whole = (i) => Number.isFinite(s.y[i]) && Number.isFinite(s.y2[i]);
+    while (begin < to) {
+      if (!whole(begin)) { begin++; continue; }
+      let end = begin;
+      while (end < to && whole(end)) end++;
+      d += path(s.x, s.y, begin, end, px, py);
+      for (let i = end - 1; i >= begin; i--) d += `L${px(s.x[i]).toFixed(1)} ${py(s.y2[i]).toFixed(1)}`;
+      d += 'Z';
+      begin = end;
+    }
+    return d && `<path class="band" d="${d}" fill="${color}" opacity=".22"/>`;
   }
   if (s.type === 'points') {
     let d = '';

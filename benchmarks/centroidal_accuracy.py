@@ -38,13 +38,13 @@ def make(samples, seed):
 
 def make_icub():
     """Return a function of the seed that gives the same for the simulated walk of the iCub, from its joints, IMU and feet."""
-    from multibody_estimation.centroidal import Signals, measure_recording, whole_body
+    from multibody_estimation.centroidal import Signals, WholeBody, measure_recording
     from multibody_estimation.centroidal.simulated import NOISE as SENSORS
     from multibody_estimation.centroidal.simulated import icub_urdf, record, simulate_walk
     from multibody_estimation.tree import load_urdf
 
     walk = simulate_walk()
-    body = whole_body(
+    body = WholeBody.of(
         load_urdf(icub_urdf(), floating=True), ('l_sole', 'r_sole'), imu='chest', encoder_noise=SENSORS['encoders'],
         velocity_noise=SENSORS['joint_velocities'], gyroscope_noise=SENSORS['imu/gyroscope'], wrench_noise=SENSORS['wrench'],
     )  # fmt: skip

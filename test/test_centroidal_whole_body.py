@@ -14,10 +14,10 @@ from multibody_estimation.centroidal import (
     ProcessNoise,
     Signals,
     StateLayout,
+    WholeBody,
     estimate_centroidal,
     load_centroidal_setup,
     measure_recording,
-    whole_body,
 )
 from multibody_estimation.errors import EstimationError
 from multibody_estimation.recording.bag import read_bag
@@ -48,7 +48,7 @@ def model():
 
 @pytest.fixture(scope='module')
 def setup(model):
-    return CentroidalSetup(whole_body(model, FEET, imu='chest'), SIGNALS, process=ProcessNoise(switch_factor=5.0))
+    return CentroidalSetup(WholeBody.of(model, FEET, imu='chest'), SIGNALS, process=ProcessNoise(switch_factor=5.0))
 
 
 @pytest.fixture(scope='module')
@@ -109,7 +109,7 @@ MODES = {
 
 @pytest.mark.parametrize('mode', MODES)
 def test_without_noise_the_truth_comes_out(walk, model, mode):
-    setup = CentroidalSetup(whole_body(model, FEET, **MODES[mode]), SIGNALS)
+    setup = CentroidalSetup(WholeBody.of(model, FEET, **MODES[mode]), SIGNALS)
     clean = record(walk, noise=QUIET)
     every = ('center_of_mass', 'contact_wrench', 'angular_momentum', 'linear_momentum', 'acceleration')
     seen = measure_recording(setup.body, clean, SIGNALS, every)
@@ -134,7 +134,7 @@ def test_covariances_are_those_of_the_sensors_noise(walk, model, mode):
     """Monte Carlo at one instant: the scatter of each measurement over draws of the sensors' noise."""
     noise = {'encoder_noise': 5e-4, 'velocity_noise': 0.02, 'wrench_noise': (1.0, 2.0, 3.0, 0.1, 0.2, 0.3), 'gyroscope_noise': 5e-3,
              'orientation_noise': 3e-3, 'placement_noise': 1e-9}  # fmt: skip
-    body = whole_body(model, FEET, **MODES[mode], **noise)
+    body = WholeBody.of(model, FEET, **MODES[mode], **noise)
     k, draws, rng = 300, 3000, np.random.default_rng(0)
     clean = jax.tree.map(lambda x: x[k], instants_of(walk, model))
     holds = stand(body, clean)
@@ -158,7 +158,7 @@ def test_covariances_are_those_of_the_sensors_noise(walk, model, mode):
 
 def test_the_accelerometer_tells_of_the_center_of_mass_with_its_covariance(walk, model, setup):
     k, draws, rng, period = 300, 2000, np.random.default_rng(1), 0.005
-    body = whole_body(model, FEET, imu='chest', velocity_noise=0.01, gyroscope_noise=2e-3, accelerometer_noise=0.05)
+    body = WholeBody.of(model, FEET, imu='chest', velocity_noise=0.01, gyroscope_noise=2e-3, accelerometer_noise=0.05)
     clean = instants_of(walk, model)
     holds = stand(body, jax.tree.map(lambda x: x[k], clean))
 
@@ -349,13 +349,13 @@ def test_a_bad_recording_is_answered_with_a_sentence(window, setup, model):
     with pytest.raises(EstimationError, match='is empty'):
         Window.gather([Signal('encoders', np.zeros(0, int), np.zeros((0, 1)))])
     with pytest.raises(EstimationError, match='floating base'):
-        whole_body(load_urdf(icub_urdf()), FEET)
+        WholeBody.of(load_urdf(icub_urdf()), FEET)
     with pytest.raises(EstimationError, match='No contact at all'):
-        whole_body(model, ())
+        WholeBody.of(model, ())
     with pytest.raises(EstimationError, match="do not tell the robot's orientation"):
-        whole_body(model, FEET, flat_feet=False)
+        WholeBody.of(model, FEET, flat_feet=False)
     with pytest.raises(EstimationError, match='mass of 0.0'):
-        whole_body(model.replace(mass=0 * model.mass), FEET)
+        WholeBody.of(model.replace(mass=0 * model.mass), FEET)
 
 
 def steps_of(window, model, count):

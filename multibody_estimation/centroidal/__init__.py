@@ -5,6 +5,7 @@ From a robot's sensors: `load_centroidal_setup` and `estimate_centroidal` (offli
 centroidal measurements of any origin: `Measurement` and `estimate_centroidal`, or `make_sample` and `push`.
 """
 
+from multibody_estimation.centroidal.body import WholeBody
 from multibody_estimation.centroidal.contacts import acceleration_at, sum_wrenches
 from multibody_estimation.centroidal.ddp import Settings, Trajectory, solve
 from multibody_estimation.centroidal.estimate import estimate_centroidal
@@ -16,11 +17,10 @@ from multibody_estimation.centroidal.recorded import Signals, measure_recording
 from multibody_estimation.centroidal.result import CentroidalEstimate, load_centroidal
 from multibody_estimation.centroidal.robust import Loss
 from multibody_estimation.centroidal.setup import CentroidalSetup, load_centroidal_setup
-from multibody_estimation.centroidal.whole_body import WholeBody, whole_body
 
 __all__ = [
     'BLOCKS', 'CentroidalEstimate', 'CentroidalNow', 'CentroidalSetup', 'CentroidalState', 'LagSmoother', 'Loss', 'Measurement',
     'OnlineCentroidal', 'Problem', 'ProcessNoise', 'Sample', 'Settings', 'Signals', 'StateLayout', 'Trajectory', 'WholeBody',
     'acceleration_at', 'assemble', 'estimate_centroidal', 'load_centroidal', 'load_centroidal_setup', 'make_sample',
-    'measure_recording', 'push', 'solve', 'start_lag_smoother', 'sum_wrenches', 'whole_body',
+    'measure_recording', 'push', 'solve', 'start_lag_smoother', 'sum_wrenches',
 ]  # fmt: skip

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from multibody_estimation._jax import jax, jnp, value
+from multibody_estimation.centroidal.body import WholeBody
 from multibody_estimation.centroidal.lag import LagSmoother, Sample, push, start_lag_smoother
 from multibody_estimation.centroidal.model import BLOCKS, StateLayout
 from multibody_estimation.centroidal.result import physical
 from multibody_estimation.centroidal.setup import CentroidalSetup
-from multibody_estimation.centroidal.whole_body import Footholds, Instant, Measured, WholeBody, measure_instant, stand
+from multibody_estimation.centroidal.whole_body import Footholds, Instant, Measured, measure_instant, stand
 from multibody_estimation.errors import EstimationError, did_you_mean
 
 __all__ = ['CentroidalNow', 'CentroidalState', 'OnlineCentroidal']

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from multibody_estimation._jax import jax, jnp
+from multibody_estimation.centroidal.body import WholeBody
 from multibody_estimation.centroidal.problem import Measurement
-from multibody_estimation.centroidal.whole_body import Instant, WholeBody, com_acceleration, measure_instant, stand
+from multibody_estimation.centroidal.whole_body import Instant, com_acceleration, measure_instant, stand
 from multibody_estimation.errors import EstimationError, did_you_mean
 from multibody_estimation.window import Signal, Window
 

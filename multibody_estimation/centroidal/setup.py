@@ -23,11 +23,11 @@ import numpy as np
 import yaml
 
 from multibody_estimation._jax import jnp
+from multibody_estimation.centroidal.body import WholeBody
 from multibody_estimation.centroidal.model import StateLayout
 from multibody_estimation.centroidal.problem import ProcessNoise
 from multibody_estimation.centroidal.recorded import MEASURES, Signals
 from multibody_estimation.centroidal.robust import Loss
-from multibody_estimation.centroidal.whole_body import WholeBody, whole_body
 from multibody_estimation.errors import EstimationError, did_you_mean
 from multibody_estimation.window import Window
 
@@ -139,7 +139,7 @@ def load_centroidal_setup(path: str | Path) -> CentroidalSetup:
         stated = [c.get('noise') for c in d['contacts'].values()]
         if any(stated):
             noise['wrench_noise'] = [np.broadcast_to((2.0, 2.0, 2.0, 0.1, 0.1, 0.1) if s is None else s, 6) for s in stated]
-        body = whole_body(
+        body = WholeBody.of(
             model, tuple(c['frame'] for c in d['contacts'].values()), imu=d.get('imu', {}).get('frame', ''),
             imu_orientation=d.get('imu', {}).get('use_orientation', False), level_ground=d.get('level_ground', True), flat_feet=d.get('flat_feet', True),
             contact_force=d.get('contact_force'), **noise,

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 from scipy.interpolate import make_interp_spline
-from scipy.linalg import solve_banded
 
+from multibody_estimation.centroidal.footsteps import pendulum, plan, smooth
 from multibody_estimation.errors import EstimationError
 from multibody_estimation.window import Signal, Window
 
@@ -74,60 +74,6 @@ def icub_urdf(robot: str = 'iCubGazeboV2_5') -> Path:
     return Path(icub_models.get_model_file(robot))
 
 
-def _smooth(s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rise from 0 to 1 over s = 0 .. 1 with three vanishing derivatives at both ends; value, slope, second derivative."""
-    s = np.clip(s, 0, 1)
-    return s**4 * (35 - 84 * s + 70 * s**2 - 20 * s**3), 140 * (s * (1 - s)) ** 3, 420 * (s * (1 - s)) ** 2 * (1 - 2 * s)
-
-
-def _plan(time, steps, step_time, double_support, length, height, width):
-    """Return sole paths with two derivatives (3, n, 2, 3) and load of each foot (n, 2): right foot first, last step closes up."""
-    soles = np.zeros((3, len(time), 2, 3))
-    soles[0, :, 0, 1], soles[0, :, 1, 1] = width / 2, -width / 2
-    load = np.full((len(time), 2), 0.5)
-    begin = 0.6
-    for k in range(steps):
-        foot = (k + 1) % 2
-        start = begin + k * step_time
-        # The load leaves the foot during double support, the foot swings, and the load is shared again after the last step.
-        shift, *_ = _smooth((time - start) / double_support)
-        target = float(foot == 0)
-        before = 0.5 if k == 0 else target
-        after = time >= start
-        left = before + ((1.0 - target) - before) * shift
-        load[after, 0], load[after, 1] = left[after], 1 - left[after]
-        swing = step_time - double_support
-        s = (time - start - double_support) / swing
-        far = length * (1 if k in (0, steps - 1) else 2)
-        for order, part in enumerate(_smooth(s)):
-            soles[order, :, foot, 0] += far * part / swing**order
-        inside = np.clip(s, 0, 1)
-        lift = 256 * height * np.stack([
-            (inside * (1 - inside)) ** 4,
-            4 * (inside * (1 - inside)) ** 3 * (1 - 2 * inside) / swing,
-            (12 * (inside * (1 - inside)) ** 2 * (1 - 2 * inside) ** 2 - 8 * (inside * (1 - inside)) ** 3) / swing**2,
-        ])  # fmt: skip
-        soles[:, :, foot, 2] += lift
-    end = begin + steps * step_time
-    last, *_ = _smooth((time - end) / double_support)
-    after = time >= end
-    load[after] = load[after] + (0.5 - load[after]) * last[after, None]
-    return soles, load
-
-
-def _pendulum(time, zero_moment_point, height):
-    """Center of mass over the time line with c - h/g cddot = z, at rest at both ends: one tridiagonal system."""
-    k = height / 9.81 / (time[1] - time[0]) ** 2
-    n = len(time)
-    bands = np.zeros((3, n))
-    bands[0, 1:], bands[1], bands[2, :-1] = -k, 1 + 2 * k, -k
-    bands[:, [0, -1]] = 0
-    bands[1, [0, -1]] = 1
-    bands[0, 1], bands[2, -2] = 0, 0  # ends are given
-    bands[0, 2:], bands[2, : n - 2] = -k, -k
-    return solve_banded((1, 1), bands, zero_moment_point)
-
-
 def simulate_walk(
     urdf: str | Path | None = None,
     *,
@@ -177,10 +123,10 @@ def simulate_walk(
     height = pin.centerOfMass(model, data, q)[2]
 
     time = np.arange(int(round((1.6 + steps * step_time) / period)) + 1) * period
-    sole_paths, load = _plan(time, steps, step_time, double_support, length, 0.03, width)
-    goal = _pendulum(time, np.einsum('ni,nix->nx', load, sole_paths[0])[:, :2], height)
+    sole_paths, load = plan(time, steps, step_time, double_support, length, 0.03, width)
+    goal = pendulum(time, np.einsum('ni,nix->nx', load, sole_paths[0])[:, :2], height)
     begin, end = 0.3, time[-1] - 0.3
-    ramp = (_smooth((time - begin) / 0.5)[0] - _smooth((time - end + 0.5) / 0.5)[0]) * np.ones_like(time)
+    ramp = (smooth((time - begin) / 0.5)[0] - smooth((time - end + 0.5) / 0.5)[0]) * np.ones_like(time)
     slow, fast = np.pi / step_time, 2 * np.pi / step_time
 
     def path(knots):
@@ -267,7 +213,7 @@ def simulate_walk(
         states[k] = np.r_[c, data.hg.linear, data.hg.angular, force, data.dhg.angular]
         placed = data.oMf[frame[2]]
         if push is not None:
-            rise, fall = (_smooth((time[k] - t) / 0.1)[0] for t in (push[0], push[0] + push[1]))
+            rise, fall = (smooth((time[k] - t) / 0.1)[0] for t in (push[0], push[0] + push[1]))
             pushed[k, :3] = np.array(push[2]) * (rise - fall)
             pushed[k, 3:] = np.cross(placed.translation - c, pushed[k, :3])
         contact = force - pushed[k, :3]

@@ -22,6 +22,8 @@ are leaves of the model (``dataclasses.replace``), shared over time.
 Shapes: pose (nb, 7, *T), velocity (nb, 6, *T), inputs (nu, *T) with nu = len(model.actuated), multipliers and forces (m, *T).
 Evaluation 'symmetric' (second order, for identification; give the mean of the inputs held before and after the node) or 'spook'
 (the stepper's own points; P is zero on its rollouts; give the input held after the node).
+Jacobians by `jax.jvp` run 2 to 9 times faster over blocks of about 100 samples (`jax.lax.map`) than over thousands at once: the
+tangents then stay in the cache.
 """
 
 from typing import NamedTuple

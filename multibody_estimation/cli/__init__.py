@@ -20,6 +20,7 @@ VERBS = {
     'demo': 'demo',
     'doctor': 'doctor',
     'up': 'up',
+    'watch': 'watch',
 }
 """Verb to the module of this folder that defines it."""
 

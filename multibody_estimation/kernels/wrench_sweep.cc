@@ -28,7 +28,7 @@ struct Table {
   int nl, n, ny, ns, known;
   const int32_t *parent, *dof, *kind, *told, *loose, *first, *target, *row, *rows, *index;
   const double *R0, *p0, *c, *axis, *S, *I, *Sne, *Sa, *Jp, *jp, *Lp, *lp, *Cx, *mxp, *pqp, *mqp;
-  const double *J, *j, *B, *Rf, *rho, *Px, *mx, *ld, *pq, *mq, *Lq;
+  const double *J, *j, *B, *Rf, *rho, *Px, *mx, *ld, *pq, *mq, *Lq, *cq;
   const double *G, *Gm, *cm, *Inf, *Bs, *a0;
 
   Table(Index layout, const double* x) {
@@ -41,7 +41,7 @@ struct Table {
     take(R0, 9, nl), take(p0, 3, nl), take(c, 3, nl), take(axis, 3, nl), take(S, 6, nl), take(I, 36, nl), take(Sne, 36, nl);
     take(Sa, 36, nl), take(Jp, 36, nl), take(jp, 6, nl), take(Lp, 36, nl), take(lp, 6, nl), take(Cx, 36, nl), take(mxp, 6, nl);
     take(pqp, 1, nl), take(mqp, 1, nl), take(J, 36, nl), take(j, 6, nl), take(B, 36, nl), take(Rf, 36, nl), take(rho, 6, nl);
-    take(Px, 36, nl), take(mx, 6, nl), take(ld, 1, nl), take(pq, 1, nl), take(mq, 1, nl), take(Lq, 36, nl);
+    take(Px, 36, nl), take(mx, 6, nl), take(ld, 1, nl), take(pq, 1, nl), take(mq, 1, nl), take(Lq, 36, nl), take(cq, 6, nl);
     take(G, 36, ns), take(Gm, 36, ns), take(cm, 6, ns), take(Inf, 36, ns), take(Bs, 36, ns), take(a0, 6, 1);
   }
 };
@@ -53,7 +53,7 @@ struct Node {
   V Lg[36], U[36], T[36], Ks[36], ks[6];          // transmitted wrench told: G = Lg Lg', U = Lg^-1 R'K, T = Lg^-1 R'P
   V Lm[36], BJ[36], BK[36];                       // joint freed: M = Lm Lm', BJ = Lm^-1 Lq'J, BK = Lm^-1 Lq'Ks'
   V R[9], p[3], om[3], beta[6], rho[6], mx[6], mq, a[6], l[6];
-  V Rf[36], Px[36], Lq[36], pq;                   // only where a sensor is missing in one of the samples
+  V Rf[36], Px[36], Lq[36], cq[6], pq;                // only where a sensor is missing in one of the samples
   bool masked;
 };
 
@@ -200,6 +200,11 @@ struct Sweep {
     const double* S = t.S + 6 * i;
     EACH(r, 6) EACH(c, 6) s.Lq[6 * r + c] = t.Sa[36 * i + 6 * r + c] + s.pq * (S[r] * S[c]);
     cholesky_semidefinite(s.Lq, inverse);
+    EACH(r, 6) {  // Lq cq = pq S
+      V b = s.pq * S[r];
+      EACH(k, r) b -= s.Lq[6 * r + k] * s.cq[k];
+      s.cq[r] = b * inverse[r];
+    }
   }
   long n_weights = 0;
 
@@ -344,7 +349,7 @@ struct Sweep {
 
   // Acceleration, multipliers, transmitted wrench and joint acceleration of a node, given its parent's.
   template <class M>
-  void down(int i, M Rf, M Lq, M pq, bool told, bool loose, V* f, V* e, V* ddq) {
+  void down(int i, M Rf, M Lq, M cq, bool told, bool loose, V* f, V* e, V* ddq) {
     Node<V>& s = nodes[i];
     const Node<V>& from = nodes[t.parent[i]];
     V g[6], u[6];
@@ -352,6 +357,7 @@ struct Sweep {
     motion_to_child(s.l, s.R, s.p, from.l);
     EACH(c, 6) s.a[c] += s.beta[c], e[c] = s.j[c];
     add_product_transposed(e, s.Ks, s.l, 1);
+    *ddq = s.mq;
     if (loose) {
       EACH(c, 6) g[c] = e[c];
       add_product(g, s.J, s.a, -1);
@@ -362,12 +368,10 @@ struct Sweep {
       }
       solve_vector(s.Lm, u), solve_vector_transposed(s.Lm, u);
       EACH(c, 6) { UNROLL for (int k = 0; k <= c; ++k) s.a[c] += Lq[6 * c + k] * u[k]; }
+      // pq S'e, with pq S = Lq cq and u = Lq'e: e itself is a small difference of large numbers.
+      EACH(c, 6) *ddq += cq[c] * u[c];
     }
     add_product(e, s.J, s.a, -1);
-    const double* S = t.S + 6 * i;
-    V x = {};
-    EACH(c, 6) x += S[c] * e[c];
-    *ddq = s.mq + pq[0] * x;
     EACH(c, 6) f[c] = s.k[c];
     add_product(f, s.K, s.a, 1);
     add_product(f, s.P, s.l, 1);
@@ -396,8 +400,8 @@ struct Sweep {
     for (int i = 0; i < t.nl; ++i) {
       Node<V>& s = nodes[i];
       V f[6] = {}, e[6] = {}, x[6], ddq = {};
-      if (i && s.masked) down<const V*>(i, s.Rf, s.Lq, &s.pq, true, true, f, e, &ddq);
-      else if (i) down<const double*>(i, t.Rf + 36 * i, t.Lq + 36 * i, t.pq + i, t.told[i], t.loose[i], f, e, &ddq);
+      if (i && s.masked) down<const V*>(i, s.Rf, s.Lq, s.cq, true, true, f, e, &ddq);
+      else if (i) down<const double*>(i, t.Rf + 36 * i, t.Lq + 36 * i, t.cq + 6 * i, t.told[i], t.loose[i], f, e, &ddq);
       EACH(c, 6) x[c] = s.mx[c];
       if (s.masked) add_product(x, (const V*)s.Px, s.l, -1); else add_product(x, t.Px + 36 * i, s.l, -1);
       for (int w = 0; w < nv; ++w) {

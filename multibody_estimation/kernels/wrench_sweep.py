@@ -9,7 +9,7 @@ Q = Lq Lq' = Sa + pq S S' the covariance of the joint's motion, and X the motion
     M = 1 + Lq'J''Lq  to the parent: X'(K'' - K''C J'')X, X'(P'' + K''C K''')X, X'(J'' - J''C J'')X,  C = Lq M^-1 Lq'
 
 The pass down brings acceleration a, multiplier l of the Newton-Euler equation (f = K a + k + P l, external wrench = m - Px l) and
-multiplier e of the acceleration equation (ddq = m + pq S'e). Both work unchanged where covariances are zero.
+multiplier e of the acceleration equation (ddq = m + pq S'e, pq S = Lq cq). Both work unchanged where covariances are zero.
 """
 
 from functools import partial
@@ -38,7 +38,7 @@ M, W = (6, 6), (6,)
 NODE_FIELDS: dict[str, tuple[int, ...]] = {
     'R0': (3, 3), 'p0': (3,), 'c': (3,), 'axis': (3,), 'S': W, 'I': M, 'Sne': M, 'Sa': M,  # geometry, inertia, model noise
     'Jp': M, 'jp': W, 'Lp': M, 'lp': W, 'Cx': M, 'mxp': W, 'pqp': (), 'mqp': (),           # priors
-    'J': M, 'j': W, 'B': M, 'Rf': M, 'rho': W, 'Px': M, 'mx': W, 'ld': (), 'pq': (), 'mq': (), 'Lq': M,  # priors and all sensors
+    'J': M, 'j': W, 'B': M, 'Rf': M, 'rho': W, 'Px': M, 'mx': W, 'ld': (), 'pq': (), 'mq': (), 'Lq': M, 'cq': W,  # priors and all sensors
 }  # fmt: skip
 SENSOR_FIELDS: dict[str, tuple[int, ...]] = {'G': M, 'Gm': M, 'cm': W, 'Inf': M, 'Bs': M}
 
@@ -294,7 +294,7 @@ def _read(layout: Layout, T: dict, y: Any, weights: Any, mono: Any) -> dict[str,
 
     if weights is None:
         gy = times(T['G'], padded[where])
-        col = {f: T[f][..., None] for f in ('J', 'Rf', 'Px', 'pq', 'Lq')}
+        col = {f: T[f][..., None] for f in ('J', 'Rf', 'Px', 'pq', 'Lq', 'cq')}
         return col | {
             'j': T['j'][..., None] - times(T['B'], mono) + total(gy, 'acceleration'),
             'rho': T['rho'][..., None] + total(gy, 'transmitted'),
@@ -326,11 +326,15 @@ def _read(layout: Layout, T: dict, y: Any, weights: Any, mono: Any) -> dict[str,
     rho: list[Any] = []
     for r in range(6):
         rho.append((l[r] - sum((R[r, k] * rho[k] for k in range(r)), jnp.zeros_like(l[r]))) * inverse[r])
+    cq: list[Any] = []
     Q = T['Sa'][..., None] + pq[:, None, None] * (T['S'][:, :, None] * T['S'][:, None])[..., None]
+    Lq, inverse = _cholesky_semidefinite(first(Q))
+    for r in range(6):  # Lq cq = pq S
+        cq.append((pq * T['S'][:, r, None] - sum((Lq[r, k] * cq[k] for k in range(r)), jnp.zeros_like(pq))) * inverse[r])
     return {
         'J': T['Jp'][..., None] + total(inf, 'acceleration'), 'j': T['jp'][..., None] + total(gy, 'acceleration'),
         'Rf': jnp.moveaxis(R, 2, 0), 'rho': jnp.stack(rho, 1), 'Px': Px, 'mx': mx, 'pq': pq, 'mq': mq,
-        'Lq': jnp.moveaxis(_cholesky_semidefinite(first(Q))[0], 2, 0),
+        'Lq': jnp.moveaxis(Lq, 2, 0), 'cq': jnp.stack(cq, 1),
         'ld': jnp.linalg.slogdet(H)[1].sum(0) + jnp.log(growth).sum(0),
     }  # fmt: skip
 
@@ -400,7 +404,7 @@ def _sweep(layout: Layout, T: dict, samples: tuple, select: tuple, multipliers: 
 
     def up(carry, x):
         sums, ld = carry
-        i, Rf, Lq, rho, b, Ri, pi, to = x
+        i, Rf, Lq, cq, rho, b, Ri, pi, to = x
         K, P, J, k, j = (_get(s, i) for s in sums)
         Rt, Lt = _t(Rf), _t(Lq)
         RP = _mm(Rt, P)
@@ -418,12 +422,12 @@ def _sweep(layout: Layout, T: dict, samples: tuple, select: tuple, multipliers: 
         )  # fmt: skip
         sums = tuple(_put(s, _get(s, to) + m, to) for s, m in zip(sums, message, strict=True))
         # Lg^-1 R' and Lm^-1 Lq' are all that the pass down needs of the factors.
-        kept = (Js, js, Ks, K, P, k, _solve(Lg, full(Rt)), _solve(Lg, rho), _solve(Lm, full(Lt)))
+        kept = (Js, js, Ks, K, P, k, _solve(Lg, full(Rt)), _solve(Lg, rho), _solve(Lm, full(Lt)), _solve(Lm, full(cq)))
         more = (V, U, BJ, BK) if select else ()
         return (sums, ld + _logdet(Lg) + _logdet(Lm)), (kept, more)
 
     start = (full(T['I'][..., None]), full(T['Sne'][..., None] + N['Px']), full(N['J']), k, full(j))
-    items = (ids, N['Rf'][1:], N['Lq'][1:], full(N['rho'])[1:], beta, R, p, parent)
+    items = (ids, N['Rf'][1:], N['Lq'][1:], N['cq'][1:], full(N['rho'])[1:], beta, R, p, parent)
     (sums, ld), (kept, more) = jax.lax.scan(up, (start, jnp.zeros(B) + N['ld']), items, reverse=True)
     K, P, J, k0, j0 = (s[0] for s in sums)
     G = _cholesky(P)
@@ -440,17 +444,18 @@ def _sweep(layout: Layout, T: dict, samples: tuple, select: tuple, multipliers: 
 
     def down(carry, x):
         A, L = carry
-        i, (J, j, Ks, K, P, k, Ug, zr, Bq), b, Ri, pi, mean, pq, S, of = x
+        i, (J, j, Ks, K, P, k, Ug, zr, Bq, cq), b, Ri, pi, mean, of = x
         a, l = _motion_to_child(Ri, pi, _get(A, of)) + b, _motion_to_child(Ri, pi, _get(L, of))
         t = j + _mtv(Ks, l)
-        a = a + _mtv(Bq, _mv(Bq, t - _mv(J, a)))
+        u = _mv(Bq, t - _mv(J, a))
+        a = a + _mtv(Bq, u)
         e = t - _mv(J, a)
         f = k + _mv(K, a) + _mv(P, l)
         d = _mtv(Ug, zr - _mv(Ug, f))
-        return (_put(A, a, i), _put(L, l + d, i)), (f + _mv(P, d), e, mean + pq * (S * e).sum(0))
+        return (_put(A, a, i), _put(L, l + d, i)), (f + _mv(P, d), e, mean + (cq * u).sum(0))
 
     zero = jnp.zeros((nl, 6, B))
-    items = (ids, kept, beta, R, p, mq[1:], full(N['pq'])[1:], geometry['S'], parent)
+    items = (ids, kept, beta, R, p, mq[1:], parent)
     (A, l), (f, e, ddq) = jax.lax.scan(down, (zero.at[0].set(a0), zero.at[0].set(l0)), items)
     x = N['mx'] - (N['Px'] * l[:, None]).sum(2)
     front = partial(jnp.moveaxis, source=-1, destination=0)
@@ -477,7 +482,7 @@ def _covariances(layout, N, sums, kept, more, base, R, p, S, parent, select, B):
         aa, al, ll = _mtm(C, C), -_mtm(C, CU), ll + _mtm(CU, CU)
 
     def down(carry, x):
-        i, (J, _, Ks, K, P, _, Ug, _, Bq), (V, U, BJ, BK), Ri, pi, of = x
+        i, (J, _, Ks, K, P, _, Ug, _, Bq, _), (V, U, BJ, BK), Ri, pi, of = x
         aa, al, ll = (_congruence_down(Ri, pi, _get(z, of)) for z in carry)
         u1, u2 = _mm(BJ, aa) - _mm(BK, _t(al)), _mm(BJ, al) - _mm(BK, ll)
         ee = -J + _mtm(BJ, BJ)

@@ -233,5 +233,6 @@ def _bake(i: int, t: dict, u: dict, sensors: range, terms: list[Term], whiten: d
             u['G'][e, 0, 0] = t['pq'][i] * u['Gm'][e, 0, 0]
     if t['Sa'][i].any() or t['pq'][i] > 0:
         stacked = np.vstack([_root(t['Sa'][i]).T, np.sqrt(t['pq'][i]) * t['S'][i][None]])
-        t['Lq'][i] = np.linalg.qr(stacked, mode='r').T
+        Q, R = np.linalg.qr(stacked)
+        t['Lq'][i], t['cq'][i] = R.T, np.sqrt(t['pq'][i]) * Q[6]
     return 0 if not rows else 1 if diagonal else 2

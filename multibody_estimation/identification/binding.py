@@ -150,7 +150,7 @@ def _place(robot: Robot, parameter: Parameter, value: Any, model: Any, inputs: l
     return model
 
 
-def _known(robot: Robot) -> list[str]:
+def known_names(robot: Robot) -> list[str]:
     return [*_places(robot), *dynamics.number_names(robot.model)]
 
 
@@ -167,7 +167,7 @@ def bind(robot: Robot, parameters: tuple[Parameter, ...]) -> Binding:
             raise EstimationError(f"{element.signal}: the robot has no link '{link}'.{did_you_mean(link, names)}")
     free = []
     for parameter in parameters:
-        if parameter.assign is None and parameter.target not in (known := _known(robot)):
+        if parameter.assign is None and parameter.target not in (known := known_names(robot)):
             raise EstimationError(f"'{parameter.target}' is no parameter of this robot.{did_you_mean(parameter.target, known)}")
         if parameter.start is None:
             if parameter.assign is not None:

@@ -264,3 +264,13 @@ def crocoddyl_solver(plain, solver='FDDP'):
         return np.array(list(solver.xs)[1:]), solver.iter, solver.cost
 
     return run
+
+
+def crocoddyl_iteration(n):
+    """Set up a linear-quadratic problem of the same sizes with crocoddyl's own compiled stages; return a function of one iteration."""
+    import crocoddyl
+
+    stages = [crocoddyl.ActionModelLQR(15, 6) for _ in range(n + 1)]
+    solver = crocoddyl.SolverDDP(crocoddyl.ShootingProblem(np.ones(15), stages[:-1], stages[-1]))
+    xs, us = [np.ones(15)] * (n + 1), [np.zeros(6)] * n
+    return lambda: solver.solve(xs, us, 1, False, 1e-9)

@@ -160,9 +160,10 @@ def test_equals_sparse_kkt_with_all_states_sensors_and_irregular_stamps(gait):
     np.testing.assert_allclose(found.inputs, W, rtol=1e-5, atol=1e-5)
 
 
-def test_equals_crocoddyl(problem, solution):
+@pytest.mark.parametrize('solver', ['FDDP', 'DDP'])
+def test_equals_crocoddyl(problem, solution, solver):
     pytest.importorskip('crocoddyl')
-    X, _, lowest = crocoddyl_solver(Plain(problem))()
+    X, _, lowest = crocoddyl_solver(Plain(problem), solver)()
     np.testing.assert_allclose(solution.states, X, atol=1e-9)
     assert float(solution.cost) == pytest.approx(lowest, rel=1e-12)
 

@@ -140,6 +140,14 @@ def test_intervals_of_the_verb_cover_with_noise_bias_and_drift_found_in_the_data
     assert 0.93 < np.mean(inside) < 0.97
 
 
+def test_ellipsoid_of_the_counts_shows_a_bias_that_was_not_taken_out():
+    sensor = replace(SENSOR, acceleration_bias=(0.6, -0.5, 0.4), strain_noise=3.0, acceleration_noise=0.01)
+    datasets = record(FOUR, 60, sensor=sensor)
+    seen = calibrate_force_torque(datasets, remove_bias=False)
+    assert any('Without the accelerometer the offset' in note for note in seen.notes)
+    assert calibrate_force_torque(datasets).notes == ()
+
+
 def test_temperature_that_moves_with_too_few_samples_is_noted():
     rng = np.random.default_rng(0)
     sensor = replace(SENSOR, drift=np.zeros(6))

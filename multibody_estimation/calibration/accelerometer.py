@@ -67,13 +67,15 @@ def corrected(datasets: Sequence[Dataset], bias: np.ndarray, drift: tuple[np.nda
     return result
 
 
-def estimate_noise(datasets: Sequence[Dataset], *, bias: bool = False, drift: bool = False) -> Noise:
+def estimate_noise(datasets: Sequence[Dataset], *, drift: bool = False) -> Noise:
     """Noise of a static sample from the data: the accelerometer's from its norm, the channels' from what gravity leaves.
 
-    ``bias`` and ``drift``: these were estimated from the same data, which took their degrees of freedom.
+    ``drift``: a temperature drift was estimated from the same data, which took a degree of freedom.
     """
     a = np.concatenate([d.acceleration for d in datasets])
-    acceleration = max(float(np.std(np.linalg.norm(a, axis=1), ddof=4 if bias and len(a) > 5 else 1)), 1e-4)
+    # The norm about the best centre: a bias that is still in the readings is no noise.
+    off = np.linalg.norm(a - accelerometer_bias(datasets)[0], axis=1)
+    acceleration = max(float(np.std(off, ddof=4 if len(a) > 5 else 1)), 1e-4)
     variance, freedom = np.zeros(6), -int(drift)
     for d in datasets:
         X = np.column_stack([d.acceleration, np.ones(len(d))])

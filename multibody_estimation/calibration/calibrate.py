@@ -8,9 +8,10 @@ from itertools import combinations
 import numpy as np
 
 from multibody_estimation.calibration.accelerometer import accelerometer_bias, corrected, estimate_noise, temperature_drift
-from multibody_estimation.calibration.enough import check_data, rank, rank_in_words
+from multibody_estimation.calibration.enough import check_data, coverage, rank, rank_in_words
 from multibody_estimation.calibration.likelihood import Likelihood, likelihood
 from multibody_estimation.calibration.model import GRAVITY, SATURATION, Dataset, Noise, check_datasets, gravity_map
+from multibody_estimation.calibration.offset import offset_by_ellipsoid
 from multibody_estimation.calibration.one_stage import one_stage
 from multibody_estimation.calibration.result import Calibration
 from multibody_estimation.calibration.two_stage import two_stage
@@ -62,7 +63,7 @@ def calibrate_force_torque(
                 'Take at least eight orientations per load while the sensor warms up.'
             )
     clean = corrected(datasets, bias, drift)
-    given, noise = noise is not None, noise or _noise(estimate_noise(clean, bias=remove_bias, drift=drift is not None), floor)
+    given, noise = noise is not None, noise or _noise(estimate_noise(clean, drift=drift is not None), floor)
     enough = check_data(clean, noise)
     if not enough.enough:
         raise EstimationError(' '.join(enough.sentences))
@@ -79,6 +80,7 @@ def calibrate_force_torque(
     if factory is not None:
         _compare_with_factory(matrix, np.asarray(factory, dtype=float), clean)
 
+    notes += _check_offsets(clean, offsets, noise)
     offset, words = _one_offset(offsets, [len(d) for d in clean], noise)
     notes += words
     residuals = {d.name: _residual(d, matrix, body, o) for d, o in zip(clean, offsets)}
@@ -117,6 +119,25 @@ def _one_offset(offsets: np.ndarray, counts: Sequence[int], noise: Noise) -> tup
     return offsets[-1], [
         f'The offset moved by {moved:.0f} counts (channel {channel}) between datasets; the last one is used. Tare after mounting.'
     ]
+
+
+def _check_offsets(datasets: Sequence[Dataset], offsets: np.ndarray, noise: Noise) -> list[str]:
+    """Compare with the centres of the ellipsoids, which need no accelerometer: a sentence where they are elsewhere."""
+    for d, o in zip(datasets, offsets):
+        if len(d) < 20 or coverage(d.acceleration) < 0.5:
+            continue
+        try:
+            apart = np.abs(offset_by_ellipsoid(d) - o)
+        except EstimationError:
+            continue
+        allowed = np.maximum(8 * np.array(noise.strain), 0.03 * d.strain.std(axis=0).max())
+        if (apart > allowed).any():
+            channel = int(np.argmax(apart / allowed))
+            return [
+                f"Without the accelerometer the offset of '{d.name}' comes out {apart[channel]:.0f} counts elsewhere (channel {channel}): the "
+                'accelerometer has a bias that changes, or it turned against the sensor. Check how it is mounted.'
+            ]
+    return []
 
 
 def _consistent(datasets: Sequence[Dataset], noise: Noise, fit: Likelihood) -> None:

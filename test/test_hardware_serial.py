@@ -118,6 +118,17 @@ def test_stamps_follow_the_devices_clock_not_the_arrival():
     assert np.diff(stamps).std() < 0.1 * np.diff(arrival).std()
 
 
+def test_once_settled_the_clock_has_no_steps():
+    clock = ClockMap()
+    arrival = [10**18 + k * 5_000_000 + (20_000_000 if k < 200 else 1_000_000) for k in range(2000)]  # a busy first second
+    stamps = np.array([clock.stamp(k * 5000, a) for k, a in enumerate(arrival)])
+    assert np.abs(np.diff(stamps) / 5e6 - 1).max() < 2e-3
+    late = stamps - (10**18 + np.arange(2000) * 5_000_000)
+    assert late[0] == 20_000_000 and late[-1] < 13_000_000 and (np.diff(late) <= 1000).all()  # on its way, slowly
+    jump = clock.stamp(2000 * 5000, arrival[-1] + 5_000_000 - 500_000_000)
+    assert abs(jump - stamps[-1]) < 10  # never back
+
+
 def test_a_device_that_starts_anew_is_noticed():
     clock = ClockMap()
     before = [clock.stamp(3_000_000_000 + k * 5000, 10**18 + k * 5_000_000) for k in range(10)]
@@ -208,7 +219,7 @@ def test_an_excitation_reaches_the_motor_and_closing_puts_zero(port):
         samples = []
         assert until(lambda: samples.extend(driver.poll(0.05)) or not driver.exciting)
         applied = [s for s in samples if s.topic == 'applied_command']
-        assert len(emulator.received) > 60 and max(map(abs, emulator.received)) > 1.0
+        assert len(emulator.received) > 10 and max(map(abs, emulator.received)) > 0.5
         told = np.array([s.parts[''][0] for s in applied])
         assert np.isin(told[told != 0], np.float32(emulator.received)).all()  # what the device says it did is what it was told
         driver.close()

@@ -47,7 +47,7 @@ class SerialEmulator:
     def boot(self) -> None:
         """Start counting anew, as after a reset."""
         self._sequence, self._streaming = 0, False
-        self._value, self._given, self._flags = 0.0, -math.inf, 0
+        self._value, self._given, self._flags = 0.0, 0, 0
 
     def plug(self) -> 'SerialEmulator':
         """Make the port appear."""
@@ -100,14 +100,14 @@ class SerialEmulator:
         elif kind == protocol.COMMAND:
             self.received.append(value)
             self._flags = 2 if abs(value) > self.info.limit else 0
-            self._value, self._given = max(-self.info.limit, min(self.info.limit, value)), time.monotonic()
+            self._value, self._given = max(-self.info.limit, min(self.info.limit, value)), self._sequence
         elif kind == protocol.STOP:
             self._value, self._flags = 0.0, 4
 
     def _tick(self) -> None:
         """What the firmware's timer does: read the encoders, then put the command on the motor, then tell."""
         angles = self.robot.read(0.0)[0].parts['']
-        if self._value and time.monotonic() - self._given > self.timeout:
+        if self._value and self._sequence - self._given > self.timeout * self.rate:
             self._value, self._flags = 0.0, 1
         torque = self._value * (GAIN if self.info.kind == 'voltage' else 1.0)
         self.robot.write(Command((torque,), 0))

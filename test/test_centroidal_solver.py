@@ -337,6 +337,20 @@ def test_a_bias_of_the_feet_is_found():
     assert (deviation[150, layout['bias_force']] < 2).all()
 
 
+def test_momentum_keeps_step_with_a_changing_force():
+    """A swing c = a sin(w t) with all its derivatives known: momentum must not run half a sample behind the force."""
+    time, mass, sway, rate = np.arange(201) * 0.01, 56.0, 0.05, 2 * np.pi
+    zero = np.zeros(201)
+    c = np.stack([sway * np.sin(rate * time), zero, zero + 0.8], axis=1)
+    p = mass * np.stack([sway * rate * np.cos(rate * time), zero, zero], axis=1)
+    f = mass * np.stack([-sway * rate**2 * np.sin(rate * time), zero, zero + 9.81], axis=1)
+    wrench = np.hstack([f, np.cross(c, f)])
+    data = [Measurement('center_of_mass', time, c, 1e-3), Measurement('contact_wrench', time, wrench, np.repeat([0.5, 0.05], 3))]
+    found = solve(assemble(data, mass=mass, noise=NOISE_DENSITY))
+    half_a_sample = 0.005 * np.abs(f[:, 0]).max()
+    assert np.abs(found.states[20:-20, 3] - p[20:-20, 0]).max() < 0.03 * half_a_sample
+
+
 def samples_of(data):
     blocks = tuple(m.block for m in data)
     for k, time in enumerate(data[0].time):

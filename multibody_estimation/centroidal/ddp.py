@@ -11,6 +11,7 @@ extended Kalman smoother, written as a Riccati sweep; the second-order variant a
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from multibody_estimation._jax import jax, jnp, value
 from multibody_estimation.centroidal.model import BLOCKS, chain, jacobian, predict, second_order
@@ -48,12 +49,12 @@ class Trajectory:
     """Increments w; shape (n, nw)."""
     covariance: jax.Array
     """Posterior covariance of each state; shape (n+1, nx, nx)."""
-    cost: jax.Array
-    decrement: jax.Array
+    cost: Any
+    decrement: Any
     """Length of the last step not taken, in posterior standard deviations."""
-    iterations: jax.Array
+    iterations: Any
     """Steps taken."""
-    status: jax.Array
+    status: Any
     """1 converged, 2 no step lowers the cost, 3 iteration limit."""
 
 

@@ -31,11 +31,11 @@ ONLINE = Settings(tolerance=1e-6, iterations=10)
 class Sample:
     """What came at one instant."""
 
-    time: jax.Array
-    values: dict[str, jax.Array]
-    information: dict[str, jax.Array]
-    anchor: jax.Array
-    switching: jax.Array
+    time: Any
+    values: dict[str, Any]
+    information: dict[str, Any]
+    anchor: Any
+    switching: Any
     """True within a contact switch: the process noise up to here is larger."""
 
 

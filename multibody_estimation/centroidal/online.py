@@ -96,9 +96,9 @@ def _sample(seen: Measured, time: jax.Array, there: Mapping[str, jax.Array], swi
 class _There:
     """Which readings of an instant are new."""
 
-    pose: jax.Array
-    wrenches: jax.Array
-    rates: jax.Array
+    pose: Any
+    wrenches: Any
+    rates: Any
 
     def of(self, seen: Measured, blocks: tuple[str, ...]) -> dict[str, jax.Array]:
         known = {'center_of_mass': self.pose & seen.supported, 'contact_wrench': self.wrenches}

@@ -31,15 +31,15 @@ __all__ = ['Footholds', 'Instant', 'Measured', 'com_acceleration', 'measure_inst
 class Instant:
     """Readings of one instant; those of sensors that the robot does not have are zero and not looked at."""
 
-    positions: jax.Array
+    positions: Any
     """Joint angles in the model's order, rad; (nj,)."""
-    velocities: jax.Array
+    velocities: Any
     """rad/s; (nj,)."""
-    wrenches: jax.Array
+    wrenches: Any
     """On the robot at each contact, in the contact link's axes about its origin: force N, moment N m; (nc, 6)."""
-    gyroscope: jax.Array
+    gyroscope: Any
     """rad/s, IMU's axes; (3,)."""
-    orientation: jax.Array
+    orientation: Any
     """IMU to world, w x y z; (4,)."""
 
 

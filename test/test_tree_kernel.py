@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled inverse dynamics and mass matrix against their JAX twins: values, batches of every kind, derivatives both ways."""
+"""The compiled inverse dynamics, mass matrix and forward dynamics against their JAX twins: values, batches of every kind, derivatives both ways."""
 
 import numpy as np
 import pytest
@@ -8,6 +8,8 @@ from multibody_estimation import tree
 from multibody_estimation._jax import jax, jnp
 from multibody_estimation.kernels import tree_dynamics
 from multibody_estimation.tree import dynamics
+from multibody_estimation.tree.bodies import bodies
+from multibody_estimation.tree.forward_dynamics import _articulated
 
 pytestmark = pytest.mark.skipif(not tree_dynamics.ready(), reason='the compiled kernels were not built')
 
@@ -45,6 +47,10 @@ def twin(model, q, v, a):
     return dynamics._inverse_dynamics(model, q, v, a, np.zeros((0, 6)))
 
 
+def forward_twin(model, q, v, tau):
+    return _articulated(model, q, v, tau, np.zeros((0, 6)))
+
+
 def close(a, b, tolerance=1e-11):
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * max(1.0, np.abs(y).max())), a, b)
 
@@ -56,6 +62,8 @@ def test_batches_of_any_size_equal_the_twin(model, n):
     close(torques, expected)
     inertia, expected = jax.jit(jax.vmap(lambda q: (tree.mass_matrix(model, q), dynamics._mass_matrix(model, q))))(q)
     close(inertia, expected)
+    accelerations, expected = jax.jit(jax.vmap(lambda *x: (tree.forward_dynamics(model, *x), forward_twin(model, *x))))(q, v, a)
+    close(accelerations, expected, 1e-9)
 
 
 def test_nested_batches_and_shared_arguments_equal_the_twin(model):
@@ -72,10 +80,10 @@ def test_batches_of_models_equal_the_twin(model):
 
     def both(m, g, q, v, a):
         other = model.replace(mass=m, gravity=g)
-        mine = tree.inverse_dynamics(other, q, v, a), tree.mass_matrix(other, q)
-        return mine, (twin(other, q, v, a), dynamics._mass_matrix(other, q))
+        mine = tree.inverse_dynamics(other, q, v, a), tree.mass_matrix(other, q), tree.forward_dynamics(other, q, v, a)
+        return mine, (twin(other, q, v, a), dynamics._mass_matrix(other, q), forward_twin(other, q, v, a))
 
-    close(*jax.jit(jax.vmap(both))(mass, gravity, q, v, a))
+    close(*jax.jit(jax.vmap(both))(mass, gravity, q, v, a), 1e-9)
 
 
 def test_angles_far_from_zero_are_reduced_exactly():
@@ -104,6 +112,23 @@ def test_derivatives_in_both_modes_are_those_of_the_twin(model):
         jax.jit(jax.jacfwd(lambda q: tree.mass_matrix(model, q)))(q),
         jax.jit(jax.jacfwd(lambda q: dynamics._mass_matrix(model, q)))(q),
     )
+
+
+def test_derivatives_of_forward_dynamics_are_those_of_the_articulated_sweeps(model):
+    q, v, tau = (x[0] for x in samples(model, 1))
+    wrench = jnp.linspace(-1, 1, 6)
+
+    def through(mass, v, tau, wrench):
+        return tree.forward_dynamics(model.replace(mass=mass), q, v, tau, {'link2': wrench})
+
+    def sweeps(mass, v, tau, wrench):
+        other = model.replace(mass=mass)
+        return _articulated(other, q, v, tau, dynamics.wrenches_on_bodies(other, bodies(other), {'link2': wrench}))
+
+    mass = jnp.asarray(model.mass)
+    close(*(jax.jit(jax.jacfwd(f, (0, 1, 2, 3)))(mass, v, tau, wrench) for f in (through, sweeps)), 1e-8)
+    loss = jax.jit(jax.grad(lambda v: (through(mass, v, tau, wrench) ** 2).sum()))(v)
+    close(loss, jax.jit(jax.grad(lambda v: (sweeps(mass, v, tau, wrench) ** 2).sum()))(v), 1e-8)
 
 
 def test_second_derivatives_and_derivatives_of_batches_exist(model):

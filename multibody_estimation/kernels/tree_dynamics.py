@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inverse dynamics and mass matrix of a tree, for one sample or, under `jax.vmap`, for eight samples at a time.
+"""Inverse dynamics, mass matrix and forward dynamics of a tree, for one sample or, under `jax.vmap`, for eight samples at a time.
 
-The JAX twins are `tree.dynamics.inverse_dynamics` and `tree.dynamics.mass_matrix`, which also give the derivatives.
+The JAX twins stand in `tree.dynamics` and `tree.forward_dynamics`; derivatives are theirs.
 """
 
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ import numpy as np
 from multibody_estimation._jax import jax, jnp
 from multibody_estimation.kernels import available
 
-__all__ = ['Topology', 'inverse_dynamics', 'mass_matrix', 'ready']
+__all__ = ['Topology', 'forward_dynamics', 'inverse_dynamics', 'mass_matrix', 'ready']
 
 
 class Topology(NamedTuple):
@@ -36,7 +36,7 @@ class Topology(NamedTuple):
 
 def ready() -> bool:
     """Whether the compiled kernels serve."""
-    return available('tree_inverse_dynamics') and available('tree_mass_matrix')
+    return all(available(f'tree_{name}') for name in ('inverse_dynamics', 'mass_matrix', 'forward_dynamics'))
 
 
 def _call(target: str, shape: tuple, topology: Topology, *arguments: Any) -> Any:
@@ -52,3 +52,8 @@ def inverse_dynamics(topology: Topology, constants: Any, gravity: Any, q: Any, v
 def mass_matrix(topology: Topology, degrees: int, constants: Any, q: Any) -> Any:
     """Joint-space inertia (nv, nv)."""
     return _call('multibody_tree_mass_matrix', (degrees, degrees), topology, constants, q)
+
+
+def forward_dynamics(topology: Topology, constants: Any, gravity: Any, q: Any, v: Any, torques: Any, wrenches: Any) -> Any:
+    """Accelerations (nv,); arguments as in `inverse_dynamics`."""
+    return _call('multibody_tree_forward_dynamics', v.shape, topology, constants, gravity, q, v, torques, wrenches)

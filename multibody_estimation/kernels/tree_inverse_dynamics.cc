@@ -5,16 +5,6 @@
 
 namespace {
 
-template <class T> inline void momentum(const double* c, const T* v, const T* w, T* linear, T* angular) {
-  const double m = c[MASS], *h = c + FIRST, *I = c + SECOND;
-  linear[0] = m * v[0] + w[1] * h[2] - w[2] * h[1];
-  linear[1] = m * v[1] + w[2] * h[0] - w[0] * h[2];
-  linear[2] = m * v[2] + w[0] * h[1] - w[1] * h[0];
-  angular[0] = I[0] * w[0] + I[3] * w[1] + I[4] * w[2] + h[1] * v[2] - h[2] * v[1];
-  angular[1] = I[3] * w[0] + I[1] * w[1] + I[5] * w[2] + h[2] * v[0] - h[0] * v[2];
-  angular[2] = I[4] * w[0] + I[5] * w[1] + I[2] * w[2] + h[0] * v[1] - h[1] * v[0];
-}
-
 template <class T> struct Body { T R[9], p[3], v[3], w[3], a[3], dw[3], f[3], n[3]; };
 
 template <class T>

@@ -1,14 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forward dynamics by articulated bodies (Featherstone 2008, table 7.1) in base coordinates: a scan over the bodies."""
+"""Forward dynamics by articulated bodies (Featherstone 2008, table 7.1) in base coordinates: a scan over the bodies.
 
+The compiled kernel serves where it is there; the scan is its twin.
+"""
+
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from multibody_estimation._jax import jax, jnp
 from multibody_estimation.geometry.spatial import cross_force, cross_motion, inertia_times, skew
-from multibody_estimation.tree.bodies import layout
-from multibody_estimation.tree.dynamics import base_inertias, in_base, rotor_inertia, upward, wrenches_on_bodies
+from multibody_estimation.kernels import tree_dynamics
+from multibody_estimation.tree.bodies import bodies, layout
+from multibody_estimation.tree.compiled import constants, topology, with_twin
+from multibody_estimation.tree.dynamics import (
+    _inverse_dynamics,
+    _mass_matrix,
+    base_inertias,
+    in_base,
+    rotor_inertia,
+    upward,
+    wrenches_on_bodies,
+)
 from multibody_estimation.tree.kinematics import body_velocities, frames
 from multibody_estimation.tree.model import Model, check
 
@@ -18,14 +32,29 @@ __all__ = ['forward_dynamics']
 def forward_dynamics(model: Model, position: Any, velocity: Any, torques: Any, wrenches: Any = None) -> Any:
     """Accelerations (nv,) that joint torques (nv,), after the base's wrench where it floats, and external wrenches make."""
     check(model, position, velocity, torques)
-    at, f = layout(model.structure), frames(model, position)
+    q, v, tau = (jnp.asarray(x, dtype=float) for x in (position, velocity, torques))
+    body = bodies(model)
+    on_bodies = wrenches_on_bodies(model, body, wrenches)
+    if not (tree_dynamics.ready() and model.nv):
+        return _articulated(model, q, v, tau, on_bodies)
+    kernel = partial(tree_dynamics.forward_dynamics, topology(model.structure))
+    return with_twin(model, kernel, _by_mass_matrix, (constants(model, body), body.gravity), q, v, tau, on_bodies)
+
+
+def _by_mass_matrix(model: Model, q: Any, v: Any, tau: Any, wrenches: Any) -> Any:
+    """The same function for derivatives: that of a linear solve needs no derivative of the sweeps."""
+    M, h = _mass_matrix(model, q), _inverse_dynamics(model, q, v, jnp.zeros_like(v), wrenches)
+    return jax.scipy.linalg.solve(M, tau - h, assume_a='pos')
+
+
+def _articulated(model: Model, q: Any, v: Any, tau: Any, wrenches: Any) -> Any:
+    at, f = layout(model.structure), frames(model, q)
     nb, nv = len(at.parent), model.nv
-    v, tau = jnp.asarray(velocity, dtype=float), jnp.asarray(torques, dtype=float)
     m, h, I = base_inertias(f)
     V = body_velocities(model, f, v)
     bias = cross_force(V, inertia_times(m, h, I, V))
-    if wrenches is not None:
-        bias = bias - in_base(f, wrenches_on_bodies(model, f.body, wrenches))
+    if wrenches.shape[0]:
+        bias = bias - in_base(f, wrenches)
     H = skew(h)
     mass = jnp.asarray(m)[:, None, None] * np.eye(3)
     articulated = jnp.concatenate([jnp.concatenate([mass, -H], -1), jnp.concatenate([H, I], -1)], -2)

@@ -80,6 +80,13 @@ def _joint_columns(signal: Signal, joints: tuple[str, ...]) -> np.ndarray:
     return np.array([signal.columns.index(j) for j in joints], int)
 
 
+def _signal(sensor: Any, window: Window) -> str:
+    """Signal of a sensor: the one it names, its own name, or that of the topic its driver publishes on."""
+    usual = {'force_torque': f'ft/{sensor.name}/wrench', 'accelerometer': f'imu/{sensor.name}/accelerometer',
+             'gyroscope': f'imu/{sensor.name}/gyroscope'}.get(sensor.type, '')  # fmt: skip
+    return sensor.signal or (usual if sensor.name not in window and usual in window else sensor.name)
+
+
 def samples_of(program: Program, window: Window) -> Samples:
     """Bring a recording to the times of its joint positions."""
     setup, joints = program.setup, program.joint_names
@@ -88,7 +95,7 @@ def samples_of(program: Program, window: Window) -> Samples:
         raise EstimationError(f'{setup.positions}: there is no sample.')
     time = window.seconds(setup.positions)
     q = encoders.values[:, _joint_columns(encoders, joints)]
-    needs = any(s.type == 'joint_acceleration' and (s.signal or s.name) not in window for s in setup.sensors)
+    needs = any(s.type == 'joint_acceleration' and _signal(s, window) not in window for s in setup.sensors)
     first = second = None
     if not setup.velocities or needs:
         first, second = _derivatives(time, q, setup.smoothing)
@@ -102,7 +109,7 @@ def samples_of(program: Program, window: Window) -> Samples:
     cache: dict[str, np.ndarray] = {}
     for name, at in setup.rows.items():
         sensor = setup.sensor(name)
-        key = sensor.signal or name
+        key = _signal(sensor, window)
         if key not in window:
             if sensor.type == 'joint_acceleration' and second is not None:
                 y[:, at.start] = second[:, joints.index(sensor.on)]

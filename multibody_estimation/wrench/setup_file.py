@@ -2,6 +2,7 @@
 """A `WrenchSetup` as a YAML file: read with a schema whose errors name the file, the line and the key; written with what was learned."""
 
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,25 @@ def joint_sensors(model: Model, type: str, noise: float, signal: str = '') -> tu
     return tuple(WrenchSensor(f'{type}/{joint}', type, joint, noise, share=type, signal=signal) for joint in model.joint_names)
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML in which only true and false are truth values: ``on`` is a key here, not a yes."""
+
+    @classmethod
+    def read(cls, text: str) -> Any:
+        loader = cls(text)
+        try:
+            return loader.get_single_data()
+        finally:
+            loader.dispose()
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != 'tag:yaml.org,2002:bool']
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver('tag:yaml.org,2002:bool', re.compile('^(?:true|false)$'), list('tf'))
+
+
 class _Lines:
     """Where a key stands in a file, for the errors."""
 
@@ -75,7 +95,7 @@ def load_wrench_setup(path: str | Path, model: Model | None = None) -> WrenchSet
     except OSError as error:
         raise EstimationError(f'{path}: cannot be read ({error.strerror}).') from None
     try:
-        content, lines = yaml.safe_load(text), _Lines(text, str(path))
+        content, lines = _Loader.read(text), _Lines(text, str(path))
     except yaml.YAMLError as error:
         raise EstimationError(f'{path} is not valid YAML: {str(error).splitlines()[0]}.') from None
     return setup_from_dict(content, model, lines)

@@ -191,7 +191,8 @@ def learn_covariances(
     noise = [name for name in MODEL_NOISE if learn is not None and name in learn]
     data = tuple(np.asarray(x, dtype=float) for x in (position, velocity, base_velocity, measurements))
     floors = {name: float(floor.get(name, 1e-6)) if isinstance(floor, Mapping) else float(floor) for name in (*groups, *noise)}
-    current = _current(setup, groups, noise)
+    # A start below its floor is raised to it: the evidence may only be compared above the floors.
+    current = {name: _shaped(C, 'full', floors[name])[0] for name, C in _current(setup, groups, noise).items()}
     setup = _apply(setup, groups, current)
     program = compile_wrench(model, setup)
     state = _State(setup, current, *_expect(program, data, groups, noise, chunk))

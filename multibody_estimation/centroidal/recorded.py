@@ -12,7 +12,7 @@ import numpy as np
 from multibody_estimation._jax import jax, jnp
 from multibody_estimation.centroidal.body import WholeBody
 from multibody_estimation.centroidal.problem import Measurement
-from multibody_estimation.centroidal.whole_body import Instant, com_acceleration, measure_instant, stand
+from multibody_estimation.centroidal.whole_body import Instant, Measured, com_acceleration, measure_instant, stand
 from multibody_estimation.errors import EstimationError, did_you_mean
 from multibody_estimation.window import Signal, Window
 
@@ -109,6 +109,61 @@ def _accelerations(body: WholeBody, seen, joints, rates, specific_force, interva
     return jax.vmap(com_acceleration, (None, 0, 0, 0, 0, 0))(body, seen, joints, rates, specific_force, interval)
 
 
+def _read(body: WholeBody, window: Window, signals: Signals) -> tuple[WholeBody, Instant, dict[str, np.ndarray]]:
+    """Bring all signals to the encoders' stamps.
+
+    Returns the body (with the noise of differences where rates are missing), the instants, and where ``pose``, ``rates`` and
+    ``wrenches`` were really measured; (n,) each.
+    """
+    names, encoders = body.model.joint_names, window[signals.encoders]
+    if len(encoders) < 3:
+        raise EstimationError(f'{signals.encoders}: {len(encoders)} samples; at least three are needed.')
+    stamps, time, n = encoders.stamps, window.seconds(signals.encoders), len(encoders)
+    joints = _columns(encoders, names)
+    speaks = {'pose': np.ones(n, bool), 'rates': np.ones(n, bool), 'wrenches': np.ones(n, bool)}
+
+    if signals.velocities in window:
+        source = window[signals.velocities]
+        rates, speaks['rates'] = _resample(source, _columns(source, names), stamps)
+    else:
+        rates, half = _central_differences(time, joints)
+        body = replace(body, velocity_noise=body.encoder_noise / (np.sqrt(2) * float(np.median(half))))
+    gyroscope, orientation = np.zeros((n, 3)), np.tile([1.0, 0, 0, 0], (n, 1))
+    if body.imu:
+        source = window[f'{signals.imu}/gyroscope']
+        gyroscope, there = _resample(source, source.values, stamps)
+        speaks['rates'] = speaks['rates'] & there
+    if body.imu_orientation:
+        source = window[f'{signals.imu}/orientation']
+        # A quaternion and its negative are one orientation; neighbours must have one sign before they are mixed.
+        turns = np.where(np.sum(source.values[1:] * source.values[:-1], axis=1) < 0, -1, 1)
+        mixed, speaks['pose'] = _resample(source, source.values * np.cumprod(np.r_[1, turns])[:, None], stamps)
+        orientation = (mixed / np.linalg.norm(mixed, axis=1, keepdims=True))[:, [3, 0, 1, 2]]
+    wrenches = np.zeros((n, len(body.contacts), 6))
+    for i, name in enumerate(signals.wrenches):
+        wrenches[:, i], there = _resample(window[name], window[name].values, stamps)
+        speaks['wrenches'] = speaks['wrenches'] & there
+    speaks['wrenches'] &= _once(min((window[name] for name in signals.wrenches), key=len), stamps)
+    return body, Instant(*(jnp.asarray(x) for x in (joints, rates, wrenches, gyroscope, orientation))), speaks
+
+
+def _measure_acceleration(
+    body: WholeBody, seen: Measured, instants: Instant, time: np.ndarray, stamps: np.ndarray, known: np.ndarray, source: Signal
+) -> Measurement | None:
+    """Acceleration of the center of mass where the accelerometer speaks and the rates of both neighbours are ``known``."""
+    specific_force, there = _resample(source, source.values, stamps)
+    slopes, half = _central_differences(time, np.asarray(seen.velocity))
+    slopes[:, :3] = 0  # cancels
+    rows = there & known & _once(source, stamps) & (half < 2 * np.median(half))
+    rows[1:-1] &= known[2:] & known[:-2]
+    rows[[0, -1]] = False
+    if not rows.any():
+        return None
+    more = (jnp.asarray(x) for x in (instants.positions, slopes, specific_force, half))
+    values, covariance = (np.asarray(x)[rows] for x in _accelerations(body, seen, *more))
+    return Measurement('acceleration', time[rows], values, covariance)
+
+
 def measure_recording(
     body: WholeBody, window: Window, signals: Signals, measures: tuple[str, ...] = MEASURES[:4]
 ) -> WholeBodyRecord:
@@ -118,44 +173,8 @@ def measure_recording(
             raise EstimationError(f"A whole body does not measure '{name}'.{did_you_mean(name, MEASURES)}")
     if len(signals.wrenches) != len(body.contacts):
         raise EstimationError(f'{len(signals.wrenches)} wrench signals for {len(body.contacts)} contacts; one each is needed.')
-    names = body.model.joint_names
-    encoders = window[signals.encoders]
-    if len(encoders) < 3:
-        raise EstimationError(f'{signals.encoders}: {len(encoders)} samples; at least three are needed.')
-    stamps, time = encoders.stamps, window.seconds(signals.encoders)
-    joints = _columns(encoders, names)
-    n = len(time)
-
-    rates_speak = np.ones(n, bool)
-    if signals.velocities in window:
-        source = window[signals.velocities]
-        rates, rates_speak = _resample(source, _columns(source, names), stamps)
-    else:
-        rates, half = _central_differences(time, joints)
-        body = replace(body, velocity_noise=body.encoder_noise / (np.sqrt(2) * float(np.median(half))))
-
-    pose_speaks = np.ones(n, bool)
-    gyroscope, orientation = np.zeros((n, 3)), np.tile([1.0, 0, 0, 0], (n, 1))
-    if body.imu:
-        source = window[f'{signals.imu}/gyroscope']
-        gyroscope, speaks = _resample(source, source.values, stamps)
-        rates_speak = rates_speak & speaks
-    if body.imu_orientation:
-        source = window[f'{signals.imu}/orientation']
-        xyzw = (
-            source.values
-            * np.cumprod(np.r_[1, np.where(np.sum(source.values[1:] * source.values[:-1], axis=1) < 0, -1, 1)])[:, None]
-        )
-        mixed, pose_speaks = _resample(source, xyzw, stamps)
-        orientation = (mixed / np.linalg.norm(mixed, axis=1, keepdims=True))[:, [3, 0, 1, 2]]
-
-    wrenches, wrench_speaks = np.zeros((n, len(body.contacts), 6)), np.ones(n, bool)
-    for i, name in enumerate(signals.wrenches):
-        wrenches[:, i], speaks = _resample(window[name], window[name].values, stamps)
-        wrench_speaks &= speaks
-    wrench_speaks &= _once(min((window[name] for name in signals.wrenches), key=len), stamps)
-
-    instants = Instant(*(jnp.asarray(x) for x in (joints, rates, wrenches, gyroscope, orientation)))
+    body, instants, speaks = _read(body, window, signals)
+    time, stamps = window.seconds(signals.encoders), window[signals.encoders].stamps
     footholds, seen = _follow(body, instants)
     supported = np.asarray(seen.supported)
     if not supported.any():
@@ -163,29 +182,21 @@ def measure_recording(
             f'No contact at all: no foot ever feels more than {float(body.contact_force):.3g} N. Is the robot hung up, or are the '
             'sensors unplugged? A lower contact_force may help.'
         )
+    known = supported & speaks['pose'] & speaks['rates']
     rows_of = {
-        'center_of_mass': supported & pose_speaks, 'contact_wrench': wrench_speaks & pose_speaks,
-        'angular_momentum': supported & pose_speaks & rates_speak, 'linear_momentum': supported & pose_speaks & rates_speak,
+        'center_of_mass': supported & speaks['pose'], 'contact_wrench': speaks['wrenches'] & speaks['pose'],
+        'angular_momentum': known, 'linear_momentum': known,
     }  # fmt: skip
     found = []
-    for block in measures:
-        if block in rows_of and rows_of[block].any():
-            rows = rows_of[block]
+    for block, rows in rows_of.items():
+        if block in measures and rows.any():
             values, covariance = np.asarray(seen.values[block])[rows], np.asarray(seen.covariance[block])[rows]
             found.append(Measurement(block, time[rows], values, covariance, np.asarray(seen.anchor)[rows]))
     accelerometer = f'{signals.imu}/accelerometer'
     if 'acceleration' in measures and body.imu and accelerometer in window:
-        specific_force, there = _resample(window[accelerometer], window[accelerometer].values, stamps)
-        slopes, half = _central_differences(time, np.asarray(seen.velocity))
-        slopes[:, :3] = 0  # cancels
-        values, covariance = _accelerations(
-            body, seen, instants.positions, jnp.asarray(slopes), jnp.asarray(specific_force), jnp.asarray(half)
-        )
-        rows = there & rates_speak & pose_speaks & _once(window[accelerometer], stamps)
-        rows &= half < 2 * np.median(half)
-        rows[[0, -1]] = False
-        found.append(Measurement('acceleration', time[rows], np.asarray(values)[rows], np.asarray(covariance)[rows]))
-    switches = time[np.asarray(seen.switched)]
+        more = _measure_acceleration(body, seen, instants, time, stamps, known, window[accelerometer])
+        found += [] if more is None else [more]
     return WholeBodyRecord(
-        found, switches, time, np.asarray(seen.base_position), np.asarray(seen.base_rotation), np.asarray(footholds.standing)
-    )
+        found, time[np.asarray(seen.switched)], time, np.asarray(seen.base_position), np.asarray(seen.base_rotation),
+        np.asarray(footholds.standing),
+    )  # fmt: skip

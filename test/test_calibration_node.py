@@ -270,10 +270,12 @@ def test_from_raw_strain_to_saved_file_to_calibrated_wrench(robot, tmp_path):
     assert process.wait(10) == 0
     robot.heard['wrench'].clear()
     robot.spin(lambda: robot.strain.get_subscription_count() == 1, 20)
-    robot.start()
+    robot.start('resume:=true')
     robot.hold(u, new)
     assert robot.spin(lambda: len(robot.heard['wrench']) >= 50), (tmp_path / 'calibrator.out').read_text()
     close(numbers(robot.heard['wrench'][-1]), want, 0.5, 0.05)
+    # The samples are there again too, so that the work can go on after a crash.
+    assert len(robot.call('ListSamples', 'list_samples').numbers) == 18
 
 
 def close(wrench, want, force, torque):

@@ -21,10 +21,12 @@ from multibody_estimation.calibration.session import (
     Session,
     advice,
     compute,
+    keep_samples,
     load,
     nearest,
     newest,
     remove,
+    resume,
     safe_path,
     save,
     take,
@@ -242,6 +244,24 @@ def test_saving_never_overwrites_what_is_no_calibration(done, tmp_path):
         save(Session(), tmp_path)
     (tmp_path / 'sub').mkdir()
     assert safe_path(tmp_path, 'sub/x', '') == (tmp_path / 'sub' / 'x.yaml').resolve()
+
+
+def test_samples_survive_a_crash(full, tmp_path):
+    assert resume(Session('SG7'), tmp_path).samples == ()
+    path = keep_samples(full, tmp_path)
+    again = resume(Session('SG7'), tmp_path)
+    assert again.last_number == full.last_number and newest(tmp_path, 'SG7') is None
+    np.testing.assert_array_equal(compute(again).calibration.covariance, compute(full).calibration.covariance)
+    path.write_text('samples: [{number: 1}]')
+    with pytest.raises(EstimationError, match='damaged'):
+        resume(Session('SG7'), tmp_path)
+
+
+def test_imu_without_gyroscope_is_judged_by_its_accelerometer(windows):
+    window = windows[LOADS[0]]
+    without = Window.gather([s for s in window.signals.values() if s.name != 'imu/gyroscope'])
+    spans = static_stretches(Readings.of(without, STRAIN, 'imu'), 0.8)
+    assert len(spans) == len(DIRECTIONS)
 
 
 def test_damaged_files_are_sentences(done, tmp_path):

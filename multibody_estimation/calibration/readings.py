@@ -60,11 +60,13 @@ class Readings:
 
     @classmethod
     def of(cls, window: Window, strain: str, imu: str, rotation: np.ndarray | None = None, serial: str = '') -> 'Readings':
-        """From a window: signals ``<strain>`` (with ``/temperature``, ``/saturated``), ``<imu>/accelerometer``, ``<imu>/gyroscope``.
+        """From a window: signals ``<strain>`` (with ``/temperature``, ``/saturated``), ``<imu>/accelerometer`` (``/gyroscope``).
 
         ``rotation`` (3, 3) turns vectors of the IMU's axes into the sensor's.
         """
-        counts, a, w = window[strain], window[f'{imu}/accelerometer'], window[f'{imu}/gyroscope']
+        counts, a = window[strain], window[f'{imu}/accelerometer']
+        # An IMU without a gyroscope is judged by its accelerometer alone.
+        w = window[f'{imu}/gyroscope'] if f'{imu}/gyroscope' in window else replace(a, values=np.zeros((len(a), 3)))
         if counts.values.shape[1] != 6:
             raise EstimationError(f'{strain} has {counts.values.shape[1]} channels; a strain sensor has six.')
 

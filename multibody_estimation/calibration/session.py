@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+import yaml
 
 from multibody_estimation.calibration.calibrate import calibrate_force_torque
 from multibody_estimation.calibration.enough import Sufficiency, check_data
@@ -190,7 +191,7 @@ def save(session: Session, folder: str | Path, filename: str = '') -> Path:
     if session.calibration is None:
         raise EstimationError('There is no calibration in force to save. Compute one first.')
     stamp = session.calibration.date.replace(':', '').replace('+0000', 'Z')
-    serial = ''.join(c if c.isalnum() or c in '-_' else '_' for c in session.serial or 'sensor')
+    serial = _file_name(session.serial)
     path = safe_path(folder, filename, f'{serial}_{stamp}.yaml')
     if path.exists():
         try:
@@ -210,7 +211,48 @@ def sample_document(s: Sample) -> dict:
     return {
         'number': s.number, 'dataset': s.dataset, 'mass': s.load.mass, 'center_of_mass': list(s.load.center_of_mass), 'begin': s.begin,
         'end': s.end, 'count': s.count, 'strain': s.strain.tolist(), 'acceleration': s.acceleration.tolist(), 'temperature': s.temperature,
+        'strain_error': s.strain_error.tolist(), 'acceleration_error': s.acceleration_error,
     }  # fmt: skip
+
+
+def keep_samples(session: Session, folder: str | Path) -> Path:
+    """Write the samples taken so far to ``<serial>.samples.yaml``: what a technician did survives a crash."""
+    path = Path(folder).expanduser() / f'{_file_name(session.serial)}.samples.yaml'
+    document = {
+        'kind': 'force_torque_samples',
+        'serial': session.serial,
+        'samples': [sample_document(s) for s in session.samples],
+    }
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(path.name + '.part')
+        part.write_text(yaml.safe_dump(document, sort_keys=False, width=130), encoding='utf-8')
+        part.replace(path)
+    except OSError as error:
+        raise EstimationError(f'{path} cannot be written: {error.strerror}. The samples are in memory only.') from None
+    return path
+
+
+def resume(session: Session, folder: str | Path) -> Session:
+    """Take up the samples that `keep_samples` wrote for this sensor; the session as it is where there are none."""
+    path = Path(folder).expanduser() / f'{_file_name(session.serial)}.samples.yaml'
+    if not path.exists():
+        return session
+    try:
+        document = yaml.safe_load(path.read_text(encoding='utf-8'))
+        samples = tuple(
+            Sample(str(s['dataset']), Load(s['mass'], tuple(s['center_of_mass'])), np.array(s['strain'], dtype=float),
+                   np.array(s['acceleration'], dtype=float), float(s['temperature']), int(s['begin']), int(s['end']), int(s['count']),
+                   np.array(s['strain_error'], dtype=float), float(s['acceleration_error']), int(s['number']))
+            for s in document['samples']
+        )  # fmt: skip
+    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+        raise EstimationError(f'{path} cannot be taken up: it is damaged ({error!r}). Move it away and start anew.') from None
+    return replace(session, samples=samples, last_number=max((s.number for s in samples), default=session.last_number))
+
+
+def _file_name(serial: str) -> str:
+    return ''.join(c if c.isalnum() or c in '-_' else '_' for c in serial or 'sensor')
 
 
 def newest(folder: str | Path, serial: str) -> Path | None:

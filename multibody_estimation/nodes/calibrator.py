@@ -113,6 +113,10 @@ class Calibrator(Node):
         else:
             a, w = message.linear_acceleration, message.angular_velocity
             a, w = self.rotation @ (a.x, a.y, a.z), self.rotation @ (w.x, w.y, w.z)
+            if message.linear_acceleration_covariance[0] == -1:
+                raise EstimationError('it carries no acceleration.')
+            if message.angular_velocity_covariance[0] == -1:
+                w = np.zeros(3)
             if not (np.isfinite(a).all() and np.isfinite(w).all()):
                 raise EstimationError('its acceleration or angular velocity is not finite.')
             rows.append((stamp, a, w))
@@ -130,6 +134,13 @@ class Calibrator(Node):
                 f"it comes from sensor '{serial}', but '{self.session.serial}' came before. One sensor per topic."
             )
         self.session = replace(self.session, serial=serial)
+        if self.settings.resume:
+            try:
+                self.session = sessions.resume(self.session, self.settings.data_folder)
+                self.get_logger().info(f'{len(self.session.samples)} samples of an earlier session were taken up.')
+            except EstimationError as error:
+                self.trouble = str(error)
+                self.get_logger().error(self.trouble)
         calibration = self.session.calibration
         if calibration is not None and calibration.serial and calibration.serial != serial:
             self.session = replace(self.session, calibration=None)
@@ -208,10 +219,11 @@ class Calibrator(Node):
             self.session, sample = sessions.take(self.session, self.readings(seconds), seconds, load_of(request), request.dataset)
         except EstimationError as error:
             return self.answer(response, False, str(error))
+        kept = self.keep()
         near, other = sessions.nearest(self.session, sample)
         hint = f' It is only {near:.0f} degrees from sample {other} and adds little; turn the body further.' if near < 10 else ''
         response.number = sample.number
-        return self.answer(response, True, f'Sample {sample.number}: {sample}.{hint}')
+        return self.answer(response, True, f'Sample {sample.number}: {sample}.{hint}{kept}')
 
     def remove_sample(self, request: Any, response: Any) -> Any:
         """Take a sample or a dataset out."""
@@ -219,7 +231,15 @@ class Calibrator(Node):
             self.session, gone = sessions.remove(self.session, request.number, request.dataset)
         except EstimationError as error:
             return self.answer(response, False, str(error))
-        return self.answer(response, True, f'Removed {", ".join(f"sample {s.number}" for s in gone)}.')
+        return self.answer(response, True, f'Removed {", ".join(f"sample {s.number}" for s in gone)}.{self.keep()}')
+
+    def keep(self) -> str:
+        """Write the samples down, so that they survive a crash; a sentence where that fails."""
+        try:
+            sessions.keep_samples(self.session, self.settings.data_folder)
+        except EstimationError as error:
+            return f' {error}'
+        return ''
 
     def list_samples(self, request: Any, response: Any) -> Any:
         """Say what there is and what it is good for."""

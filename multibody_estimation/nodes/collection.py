@@ -91,6 +91,7 @@ class Collection:
                     if not short:
                         self.node.session, sample = sessions.take(self.node.session, readings, seconds, load, name)
                         result.taken += 1
+                        self.node.keep()
                         last = time.monotonic()
                         wanted = next_direction(self.node.session, load, name)
                         told = f'Sample {sample.number} is taken.'

@@ -95,6 +95,7 @@ SETTINGS: dict[str, tuple[Setting, ...]] = {
         Setting('sample_seconds', 1.0, 'How long a static sample is averaged.', 's', 0.05, 60.0),
         Setting('buffer_seconds', 10.0, 'Length of the buffer that samples are taken from.', 's', 1.0, 600.0),
         Setting('calibration_file', '', 'Calibration to start with, below data_folder; empty takes the newest there of this serial number.'),
+        Setting('resume', False, 'Take up the samples of the last session with this sensor; only where nothing was mounted anew since.'),
         Setting('factory_matrix', [0.0], 'Matrix the sensor came with, 36 numbers row by row, N and N m per count; shows swapped channels. One 0: none.'),
         Setting('max_angular_rate', 0.05, 'A body that turns faster than this is not at rest.', 'rad/s', 1e-4, 10.0),
         Setting('max_norm_error', 0.5, 'A mean acceleration that differs from 9.81 m/s^2 by more than this is not rest.', 'm/s^2', 1e-3, 10.0),

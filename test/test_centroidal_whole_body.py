@@ -295,6 +295,15 @@ def test_the_verb_runs_on_its_own_example(tmp_path):
     )
     assert told.exit_code == 0, told.output
     assert 'Converged' in told.output and 'Against the truth' in told.output and (folder / 'out.npz').stat().st_size > 10000
+    used = ['centroidal', f'{folder}/setup.yaml', f'{folder}/bag', '--end', '0.5']
+    for sentence, more in {'is no file of true states': ['--truth', f'{folder}/none.npz'],
+                           'cannot be written': ['--figure', f'{folder}/none/figure.png']}.items():  # fmt: skip
+        with pytest.raises(EstimationError, match=sentence):
+            run.invoke(application(), [*used, *more], catch_exceptions=False)
+    with pytest.raises(EstimationError, match='A setup file and a recording are needed'):
+        run.invoke(application(), ['centroidal'], catch_exceptions=False)
+    with pytest.raises(EstimationError, match='exists already'):
+        run.invoke(application(), ['centroidal', '--example', str(folder)], catch_exceptions=False)
 
 
 BAD = {

@@ -36,8 +36,6 @@ def command(
         return
     if setup is None or recording is None:
         raise EstimationError('A setup file and a recording are needed; --example FOLDER writes both to try it.')
-    import numpy as np
-
     from multibody_estimation.centroidal import estimate_centroidal, load_centroidal_setup
     from multibody_estimation.recording.bag import read_bag
 
@@ -50,24 +48,32 @@ def command(
         typer.echo(defect)
     typer.echo(estimate)
     if truth is not None:
-        typer.echo(_compare(estimate, np.load(truth)))
-    if output is not None:
-        estimate.save(output)
-        typer.echo(f'States: {output}')
-    if figure is not None:
-        estimate.plot().savefig(figure)
-        typer.echo(f'Figure: {figure}')
+        typer.echo(_compare(estimate, truth))
+    for path, what, write in ((output, 'States', estimate.save), (figure, 'Figure', lambda file: estimate.plot().savefig(file))):
+        if path is None:
+            continue
+        try:
+            write(path)
+        except (OSError, ValueError) as error:
+            raise EstimationError(f'{path} cannot be written: {error}.') from None
+        typer.echo(f'{what}: {path}')
 
 
-def _compare(estimate, truth) -> str:
+def _compare(estimate, path: Path) -> str:
     """Say how far the estimate is from true states (n, 15) at true times."""
     import numpy as np
 
     from multibody_estimation.centroidal.result import UNITS
+    from multibody_estimation.errors import EstimationError
 
+    try:
+        with np.load(path) as truth:
+            time, states = truth['time'], truth['states']
+    except (OSError, ValueError, KeyError) as error:
+        raise EstimationError(f'{path} is no file of true states (.npz with time and states): {error}') from None
     lines = ['Against the truth:']
     for part, where in list(estimate.layout.slices.items())[:5]:
-        true = np.stack([np.interp(estimate.time, truth['time'], column) for column in truth['states'][:, where].T], axis=1)
+        true = np.stack([np.interp(estimate.time, time, column) for column in states[:, where].T], axis=1)
         error = estimate[part] - true
         size, spread = np.sqrt(np.mean(error**2)), np.sqrt(np.mean((error / estimate.deviation(part)) ** 2))
         lines.append(f'  {part:<18} off by {size:.3g} {UNITS[part]} rms, {spread:.2f} standard deviations')

@@ -145,7 +145,7 @@ def static_stretches(
 ) -> list[tuple[int, int]]:  # fmt: skip
     """Find stretches of ``seconds`` at rest, each at least ``apart`` degrees from the one before; (begin, end) in ns.
 
-    Looks at a stretch, moves on by half of it; of a body held long in one orientation one stretch is taken.
+    Looks at a stretch, moves on by a tenth of it; of a body held long in one orientation one stretch is taken.
     """
     if not len(readings.strain_stamps) or not len(readings.imu_stamps):
         return []
@@ -156,7 +156,7 @@ def static_stretches(
     while t + length <= stop:
         part = readings.between(t, t + length)
         if why_not_static(part, gates):
-            t += length // 2
+            t += max(1, length // 10)
             continue
         up = part.acceleration.mean(axis=0)
         up = up / np.linalg.norm(up)
@@ -165,7 +165,7 @@ def static_stretches(
             before = up
             t += length
         else:
-            t += length // 2
+            t += max(1, length // 10)
     return found
 
 

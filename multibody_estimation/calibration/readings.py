@@ -15,11 +15,11 @@ class Readings:
     """Strain and IMU readings of one span, each with its own stamps: what a node buffers and a bag holds."""
 
     strain_stamps: np.ndarray
-    """Integer nanoseconds; shape (n,)."""
+    """Integer nanoseconds, increasing; shape (n,)."""
     strain: np.ndarray
     """Counts; shape (n, 6)."""
     imu_stamps: np.ndarray
-    """Integer nanoseconds; shape (m,)."""
+    """Integer nanoseconds, increasing; shape (m,)."""
     acceleration: np.ndarray
     """m/s^2 in the sensor's axes; shape (m, 3)."""
     angular_velocity: np.ndarray
@@ -37,8 +37,8 @@ class Readings:
 
     def between(self, begin: int, end: int) -> 'Readings':
         """Readings with ``begin <= stamp < end``, in nanoseconds."""
-        s = (self.strain_stamps >= begin) & (self.strain_stamps < end)
-        i = (self.imu_stamps >= begin) & (self.imu_stamps < end)
+        s = slice(*np.searchsorted(self.strain_stamps, (begin, end)))
+        i = slice(*np.searchsorted(self.imu_stamps, (begin, end)))
         return replace(self, strain_stamps=self.strain_stamps[s], strain=self.strain[s], imu_stamps=self.imu_stamps[i],
                        acceleration=self.acceleration[i], angular_velocity=self.angular_velocity[i],
                        temperature=self.temperature[s], saturated=self.saturated[s])  # fmt: skip

@@ -101,8 +101,15 @@ def _replay(chosen: Mapping[str, str]) -> list[NodeSpec]:
 
 
 def _icub(chosen: Mapping[str, str]) -> list[NodeSpec]:
-    nodes = [] if chosen['device'] == 'external' else [_spec('driver', chosen, 'icub.yaml', device=chosen['device'])]
-    return [*nodes, _spec('recorder', chosen, 'icub.yaml'), _spec('estimator', chosen, 'icub.yaml', mode=chosen['mode'])]
+    config, device = 'icub.yaml', chosen['device']
+    if device == 'replay' and not chosen['bag']:
+        raise EstimationError('device:=replay needs a bag, e.g. bag:=icub_walk/bag.')
+    driver: dict[str, Any] = {'device': device}
+    if device == 'replay':
+        driver |= {'bag': chosen['bag'], 'speed': float(chosen['speed']), 'options': ['']}
+    estimator = {'setup': chosen['setup']} if chosen['setup'] else {}
+    nodes = [] if device == 'external' else [_spec('driver', chosen, config, **driver)]
+    return [*nodes, _spec('recorder', chosen, config), _spec('estimator', chosen, config, mode=chosen['mode'], **estimator)]
 
 
 ROBOT = Argument('robot', 'furuta', 'Robot of the package by name, or the path of a robot file.')
@@ -132,8 +139,13 @@ SYSTEMS: dict[str, System] = {
     'icub': System(
         'iCub-like humanoid: driver, recorder, estimator of wrenches',
         (
-            Argument('device', 'mujoco', 'What the driver speaks to; external starts no driver.', ('mujoco', 'external')),
+            Argument(
+                'device', 'mujoco', 'What the driver speaks to; external starts no driver.', ('mujoco', 'replay', 'external')
+            ),
             Argument('mode', 'wrench', 'Mode of the estimator.', ('wrench', 'centroidal')),
+            Argument('setup', '', 'Setup file of the mode; empty takes that of config/icub.yaml.'),
+            BAG,
+            SPEED,
             *COMMON,
         ),
         _icub,

@@ -116,20 +116,23 @@ class WrenchMode:
         self.stamp = stamp
         try:
             data = samples_of(program, window)
-            y = data.measurements[-1]
+            # The sensors of the newest instant may still be on their way: take the newest one that has the most.
+            there = np.isfinite(data.measurements[-5:]).sum(axis=1)
+            k = len(data.time) - 1 - int(np.argmax(there[::-1]))
+            y = data.measurements[k]
             given = {name: y[at] for name, at in self.estimator.setup.rows.items() if np.isfinite(y[at]).all()}
-            sample = self.estimator.step(given, data.position[-1], data.velocity[-1], data.base_velocity[-1])
+            sample = self.estimator.step(given, data.position[k], data.velocity[k], data.base_velocity[k])
         except EstimationError as error:
             self.report = {'termination': str(error), 'converged': False}
             self.node.get_logger().warning(f'wrench: {error}', throttle_duration_sec=5.0)
             return
-        self.publish(sample, data, window.start + round(float(data.time[-1]) * 1e9))
+        self.publish(sample, data.position[k], data.velocity[k], window.start + round(float(data.time[k]) * 1e9))
         self.report = {
             'termination': ' '.join(sample.notes) or 'solved', 'optimization total time [s]': time.perf_counter() - begin,
             'missing sensors': ', '.join(sample.missing), 'outliers': ', '.join(sample.outliers),
         } | self.off()  # fmt: skip
 
-    def publish(self, sample: Any, data: Any, stamp: int) -> None:
+    def publish(self, sample: Any, position: np.ndarray, velocity: np.ndarray, stamp: int) -> None:
         """Publish everything with its covariance."""
         links = list(self.estimator.setup.contacts)
         values = np.array([sample.wrench(link) for link in links]).reshape(-1, 6)
@@ -145,7 +148,7 @@ class WrenchMode:
         joints = self.estimator.program.joint_names
         state = MultibodyState(joint_names=list(joints))
         state.header.stamp = to_stamp(stamp)
-        state.position, state.velocity = array('d', data.position[-1]), array('d', data.velocity[-1])
+        state.position, state.velocity = array('d', position), array('d', velocity)
         state.effort, state.acceleration = array('d', sample.joint_torques), array('d', sample.joint_accelerations)
         state.effort_std_devs = array('d', [float(sample.deviation('joint_torque', j)[0]) for j in joints])
         state.acceleration_std_devs = array('d', [float(sample.deviation('joint_acceleration', j)[0]) for j in joints])

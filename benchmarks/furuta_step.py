@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A step of 1000 Furuta pendulums with friction against MuJoCo's `mj_step`; cost from 2 to 64 bodies; time to compile.
 
-Both run on one core, in turns, and the least time of several repeats counts. MuJoCo steps inside C (`nstep`), so no Python call
-is counted for it. The last line is one JSON object; the plot goes to results/furuta_step_scaling.png.
+Both run on one core, in turns; the least processor time of several repeats counts, so that other work on the machine does not.
+MuJoCo steps inside C (`nstep`), so no Python call is counted for it. The last line is one JSON object; the plot goes to results/furuta_step_scaling.png.
 """
 
 import json
@@ -24,7 +24,7 @@ from multibody_estimation.maximal.model import State
 from multibody_estimation.maximal.spook import step
 from multibody_estimation.robots import mechanisms
 
-BATCH, STEPS, H = 1000, 50, 2e-3
+BATCH, STEPS, H = 1000, 10, 2e-3
 COMPILE = """
 import time
 from multibody_estimation._jax import jax, jnp
@@ -32,9 +32,10 @@ from multibody_estimation.maximal.spook import step
 from multibody_estimation.robots import mechanisms
 model = mechanisms.furuta()
 state, u = model.rest_state(), jnp.ones(1)
-begin = time.perf_counter()
+jax.block_until_ready(state.velocity)
+begin, cpu = time.perf_counter(), time.process_time()
 jax.block_until_ready(jax.jit(step)(model, state, u, 1e-3))
-print(time.perf_counter() - begin)
+print(time.perf_counter() - begin, time.process_time() - cpu)
 """
 HEAD = f'<mujoco><option timestep="{H}"><flag contact="disable"/></option><worldbody>'
 FURUTA = (
@@ -56,10 +57,10 @@ def run(model, state, inputs):
 
 
 def seconds(f):
-    """Time of one call."""
-    begin = time.perf_counter()
+    """Processor time of one call."""
+    begin = time.process_time()
     jax.block_until_ready(f())
-    return time.perf_counter() - begin
+    return time.process_time() - begin
 
 
 def chain_xml(count):
@@ -71,8 +72,8 @@ def chain_xml(count):
     return f'{HEAD}{inner}</worldbody></mujoco>'
 
 
-def mujoco_stepper(xml, inputs=0.0):
-    """Return a function that makes STEPS steps and takes the time of one, from random positions."""
+def mujoco_stepper(xml, inputs=0.0, spread=0.3, count=1000):
+    """Return a function that makes ``count`` steps and takes the time of one, from random positions."""
     import mujoco
 
     m = mujoco.MjModel.from_xml_string(xml)
@@ -81,17 +82,17 @@ def mujoco_stepper(xml, inputs=0.0):
 
     def timed():
         mujoco.mj_resetData(m, d)
-        d.qpos[:] = rng.normal(size=m.nq) * 0.3
+        d.qpos[:] = rng.normal(size=m.nq) * spread
         d.ctrl[:] = inputs
         mujoco.mj_step(m, d, nstep=10)
-        begin = time.perf_counter()
-        mujoco.mj_step(m, d, nstep=20 * STEPS)
-        return (time.perf_counter() - begin) / (20 * STEPS)
+        begin = time.process_time()
+        mujoco.mj_step(m, d, nstep=count)
+        return (time.process_time() - begin) / count
 
     return timed
 
 
-def batched(repeats=10):
+def batched(repeats=15):
     """Seconds of one step of one of 1000 pendulums, and of one mj_step, measured in turns."""
     model = mechanisms.furuta()
     rng = np.random.default_rng(0)
@@ -115,14 +116,14 @@ def scaling():
         row = [count]
         for friction in (0.0, 1e-3):
             model = mechanisms.chain(count, coulomb=friction)
-            x = jnp.asarray(np.random.default_rng(0).normal(size=count) * 0.3)
+            x = jnp.asarray(np.random.default_rng(0).normal(size=count) * 0.05)
             state = State(place(model, x), jnp.zeros((count, 6)))
             steps = max(4, 400 // count) if friction == 0 else max(4, 100 // count)
             inputs = jnp.zeros((0, steps))
             f = jax.jit(run)
             jax.block_until_ready(f(model, state, inputs))
             row.append(min(seconds(lambda f=f, m=model, s=state, u=inputs: f(m, s, u)) for _ in range(3)) / steps)
-        peer = mujoco_stepper(chain_xml(count))
+        peer = mujoco_stepper(chain_xml(count), spread=0.05, count=200)
         row.append(min(peer() for _ in range(3)))
         table.append(row)
         print(f'{row[0]:7d} {1e6 * row[1]:14.1f} {1e6 * row[2]:16.1f} {1e6 * row[3]:14.1f}', flush=True)
@@ -147,21 +148,21 @@ def plot(table, path):
 
 
 def compile_times():
-    """Seconds from the first call of a jitted step to its result in a new process: empty cache, then the cache it left."""
+    """Seconds (wall, processor) from the first call of a jitted step to its result in a new process: no cache, then its cache.
+
+    Processor time counts all threads, so on an idle machine the wall shows no more; on a busy one only it means something.
+    """
     with tempfile.TemporaryDirectory() as folder:
         environment = {
             **os.environ,
             'JAX_COMPILATION_CACHE_DIR': folder,
             'PYTHONPATH': os.pathsep.join(p or '.' for p in sys.path),
         }
-        return [
-            float(
-                subprocess.run(
-                    [sys.executable, '-c', COMPILE], env=environment, capture_output=True, text=True, check=True
-                ).stdout
-            )
+        runs = [
+            subprocess.run([sys.executable, '-c', COMPILE], env=environment, capture_output=True, text=True, check=True)
             for _ in range(2)
         ]
+    return [tuple(map(float, r.stdout.split())) for r in runs]
 
 
 def main():
@@ -170,8 +171,9 @@ def main():
     print(
         f'one of {BATCH} Furuta pendulums with friction: {1e6 * ours:.2f} us per step; mj_step: {1e6 * peer:.2f} us; ratio {ours / peer:.2f}'
     )
-    cold, cached = compile_times()
-    print(f'first step of a new process: {cold:.2f} s with an empty cache, {cached:.2f} s with a filled one')
+    (cold_wall, cold), (cached_wall, cached) = compile_times()
+    print(f'first step of a new process, trace and compile: {cold:.2f} s of processor ({cold_wall:.2f} s wall) with an empty cache, '
+          f'{cached:.2f} s ({cached_wall:.2f} s wall) with a filled one')  # fmt: skip
     print(' bodies   joints only, us  with friction, us   mj_step, us')
     table = scaling()
     path = Path('results') / 'furuta_step_scaling.png'

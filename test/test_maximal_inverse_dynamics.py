@@ -12,6 +12,7 @@ from multibody_estimation.maximal import inverse_dynamics
 from multibody_estimation.maximal.constraints import axis_rows, constraint_jacobian, constraint_values
 from multibody_estimation.maximal.forces import mass_matrix
 from multibody_estimation.maximal.inverse_dynamics import advance, difference
+from multibody_estimation.maximal.laws import mean_clip
 from multibody_estimation.maximal.model import State
 from multibody_estimation.maximal.rows import dense
 from multibody_estimation.robots import mechanisms
@@ -209,3 +210,18 @@ def test_an_unknown_evaluation_is_refused():
     model = mechanisms.furuta()
     with pytest.raises(EstimationError, match="evaluation is 'mid'"):
         impulse_residual(model, model.rest_state(), jnp.zeros((2, 6)), np.zeros(1), H, evaluation='mid')
+
+
+def test_mean_friction_is_the_integral_of_the_clip():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=200) * 3, rng.normal(size=200) * 3
+    b[:40] = a[:40] + 1e-9 * rng.normal(size=40)
+    creep = 0.7
+    path = a + (b - a) * ((np.arange(20000) + 0.5) / 20000)[:, None]
+    np.testing.assert_allclose(mean_clip(a, b, creep), np.clip(path / creep, -1, 1).mean(axis=0), atol=1e-6)
+    slope = jax.grad(lambda b: jnp.sum(mean_clip(jnp.asarray(a), b, creep)))(jnp.asarray(b))
+    h = 1e-6
+    far = np.abs(a - b) > 1e-3
+    numeric = (mean_clip(a, b + h, creep) - mean_clip(a, b - h, creep)) / (2 * h)
+    np.testing.assert_allclose(np.asarray(slope)[far], np.asarray(numeric)[far], atol=1e-6)
+    assert np.isfinite(slope).all() and np.abs(slope).max() <= 0.5 / creep + 1e-9

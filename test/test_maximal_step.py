@@ -244,3 +244,41 @@ def test_a_urdf_arm_moves_as_its_tree_does_in_the_stiff_limit(arm):
         r = simulate(model, tree_state(arm, q, v), tau, 100 * 2**k, time_step=h)
         errors.append(np.abs(np.asarray(r.coordinates[:, -1]) - exact[: arm.nq]).max())
     assert errors[-1] < 5e-3 and (np.abs(orders(errors) - 1) < 0.3).all(), (errors, orders(errors))
+
+
+@pytest.mark.parametrize(('regime', 'angle'), [('stick', 0.2), ('slip', 0.6)])
+def test_derivatives_of_contact_agree_with_finite_differences(regime, angle):
+    """Velocity after a step of a block on a slope, by its friction, mass, slope and velocity."""
+    model = mechanisms.incline(angle)
+    settled = simulate(model, model.rest_state(), None, 100, time_step=H).state
+    start = State(settled.pose[..., -1], settled.velocity[..., -1])
+    assert (float(start.velocity[0, 0]) > 1e-2) == (regime == 'slip')
+
+    def move(x):
+        g = 9.81 * jnp.stack([jnp.sin(angle + x[2]), 0.0, -jnp.cos(angle + x[2])])
+        other = dataclasses.replace(model, contact_friction=model.contact_friction + x[0], mass=model.mass + x[1], gravity=g)
+        return module.step(other, State(start.pose, start.velocity + x[3:9]), jnp.zeros(0), H).state.velocity.ravel()
+
+    x, e = jnp.zeros(9), 1e-4
+    f, forward, backward = jax.jit(move), jax.jit(jax.jacfwd(move)), jax.jit(jax.jacrev(move))
+    scale = np.array([0.01, 0.1, 0.01, *[1e-4] * 6])
+    exact = np.asarray(forward(x)) * scale
+    numeric = np.stack([(f(x + e * d) - f(x - e * d)) / (2 * e) for d in np.diag(scale)], axis=1)
+    np.testing.assert_allclose(exact, numeric, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(backward(x), forward(x), rtol=1e-7, atol=1e-9)
+    assert (np.abs(exact[0, 0]) > 1e-5) == (regime == 'slip')  # friction's coefficient acts only while sliding
+
+
+def test_rollouts_differentiate_both_ways_and_batch_over_parameters():
+    model = mechanisms.furuta()
+    nominal = jnp.array([p.nominal for p in mechanisms.FURUTA])
+    start = State(place(model, jnp.array([0.0, 1.0])), jnp.zeros((2, 6)))
+
+    def last(x):
+        return simulate(mechanisms.furuta_with(model, x), start, np.array([3.0]), 20, time_step=H).coordinates[:, -1]
+
+    J = jax.jit(jax.jacfwd(last))(nominal)
+    np.testing.assert_allclose(jax.jit(jax.jacrev(last))(nominal), J, rtol=1e-6, atol=1e-9)
+    batch = nominal * jnp.array([1.0, 1.0 + 1e-6, 1.0 - 1e-6])[:, None]
+    out = jax.jit(jax.vmap(last))(batch)
+    np.testing.assert_allclose((out[1] - out[2]) / 2e-6, J @ nominal, rtol=1e-4, atol=1e-7)

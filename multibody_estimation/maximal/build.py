@@ -223,7 +223,7 @@ def multibody(
                 actuated.append(i)
             if j.dry or (j.dry is None and (axis_data['coulomb'][i] > 0 or axis_data['load_radius'][i] > 0)):
                 dry.append(i)
-            if axis_data['load_radius'][i] > 0:
+            if i in dry and axis_data['load_radius'][i] > 0:
                 loaded.append(i)
             if np.isfinite(axis_data['lower'][i]) or np.isfinite(axis_data['upper'][i]):
                 if not axis_data['lower'][i] < axis_data['upper'][i]:

@@ -6,7 +6,7 @@ Elementary rows of a joint with first frame (x, y, z) at p_a and second frame (x
 ``g6 = |d| - length`` (distance);  ``g7 = z.d - length`` (rolling: the second anchor is the sphere's centre).
 """
 
-from functools import partial
+from collections.abc import Callable
 from typing import NamedTuple
 
 from multibody_estimation._jax import jax, jnp
@@ -131,62 +131,56 @@ def constraint_jacobian(model: Multibody, pose: Array) -> Array:
     return dense(constraint_rows(model, pose)[1], len(model.bodies))
 
 
+def _axis_code(model: Multibody, axis: tuple[int, str]) -> str:
+    """Code of an axis, marked where the kind of its joint changes its meaning: u(niversal), b(all), s(phere that rolls)."""
+    j, code = axis
+    mark = {'universal': 'u' if code == 'ry' else '', 'ball': 'b', 'rolling': 's'}
+    return mark.get(model.kinds[j], '') + code
+
+
+def _by_code(model: Multibody, evaluate: Callable[[str], tuple]) -> tuple[Array, ...]:
+    """Evaluate each code of the axes for all joints at once, then keep the (joint, code) pairs that exist, in order."""
+    code = [_axis_code(model, a) for a in model.axes]
+    codes = sorted(set(code))
+    tables = [evaluate(x) for x in codes]
+    where = [codes.index(x) * len(model.joints) + j for x, (j, _) in zip(code, model.axes)]
+    return tuple(pick(jnp.concatenate(column), where) for column in zip(*tables))
+
+
 def axis_rows(model: Multibody, pose: Array) -> Rows:
     """Rows whose speed is the rate of each free axis (second relative to first body), [m/s] or [rad/s]; (na, *T)."""
     if not model.axes:
         return no_rows(pose)
     f = joint_frames(model, pose)
     joint = [j for j, _ in model.axes]
-    zero = jnp.zeros_like(f.d[0])
-    L, Wa, Wb = [], [], []
-    for j, code in model.axes:
-        i = 'xyz'.index(code[1])
-        u = tuple(x[j] for x in f.first[i])
-        lever, lever2, d = (tuple(x[j] for x in v) for v in (f.lever_first, f.lever_second, f.d))
-        if code[0] == 'r':
-            if model.kinds[j] == 'universal' and i == 1:
-                u = tuple(x[j] for x in f.second[1])
-            L.append((zero[j],) * 3)
-            Wa.append(c.scale(-1.0, u))
-            Wb.append(u)
-        else:
-            L.append(u)
-            if model.kinds[j] == 'rolling':
-                # Material velocity at the contact point, which lies one radius below the sphere's centre.
-                drop = c.scale(-lift(model.length[j], d[0].ndim), tuple(x[j] for x in f.first[2]))
-                Wa.append(c.cross(u, c.add(lever, d, drop)))
-                Wb.append(c.cross(c.add(lever2, drop), u))
-            else:
-                Wa.append(c.cross(u, c.add(lever, d)))
-                Wb.append(c.cross(lever2, u))
+    zero = (jnp.zeros_like(f.d[0]),) * 3
 
-    def stack(vectors: list) -> tuple:
-        return tuple(jnp.stack([v[i] for v in vectors]) for i in range(3))
+    def evaluate(code: str) -> tuple:
+        i = 'xyz'.index(code[-1])
+        u = f.second[1] if code == 'ury' else f.first[i]
+        if code[-2] == 'r':
+            return (*zero, *c.scale(-1.0, u), *u)
+        if code[0] == 's':
+            # Material velocity at the contact point, which lies one radius below the sphere's centre.
+            drop = c.scale(-lift(model.length, pose.ndim - 2), f.first[2])
+            return (*u, *c.cross(u, c.add(f.lever_first, f.d, drop)), *c.cross(c.add(f.lever_second, drop), u))
+        return (*u, *c.cross(u, c.add(f.lever_first, f.d)), *c.cross(f.lever_second, u))
 
+    parts = _by_code(model, evaluate)
     Ra = tuple(tuple(pick(x, joint) for x in row) for row in f.turn_first)
     Rb = tuple(tuple(pick(x, joint) for x in row) for row in f.turn_second)
-    return Rows(
-        tuple(model.first[j] for j in joint),
-        tuple(model.second[j] for j in joint),
-        stack(L),
-        c.apply_transposed(Ra, stack(Wa)),
-        c.apply_transposed(Rb, stack(Wb)),
-    )
+    first, second = tuple(model.first[j] for j in joint), tuple(model.second[j] for j in joint)
+    return Rows(first, second, parts[:3], c.apply_transposed(Ra, parts[3:6]), c.apply_transposed(Rb, parts[6:]))
 
 
-def _of_joint(j: int, vector: tuple) -> tuple:
-    return tuple(x[j] for x in vector)
+def _turns(model: Multibody, pose: Array) -> tuple:
+    """Rotation vector of the second frame of every joint in its first one."""
+    q, t = with_world(pose), pose.ndim - 2
 
+    def frame(index: tuple[int, ...], leaf: Array) -> tuple:
+        return c.multiply([pick(x, index) for x in q[3:]], [lift(leaf[:, i], t) for i in range(4)])
 
-def _turn(model: Multibody, pose: Array, j: int) -> tuple:
-    """Rotation vector of the second frame of joint j in its first one."""
-    t = pose.ndim - 2
-
-    def frame(body: int, leaf: Array) -> tuple:
-        own = tuple(lift(leaf[j, i], t) for i in range(4))
-        return own if body == len(model.bodies) else c.multiply([pose[body, 3 + i] for i in range(4)], own)
-
-    return c.log(c.multiply(c.conjugate(frame(model.first[j], model.frame_first)), frame(model.second[j], model.frame_second)))
+    return c.log(c.multiply(c.conjugate(frame(model.first, model.frame_first)), frame(model.second, model.frame_second)))
 
 
 def axis_coordinates(model: Multibody, pose: Array) -> Array:
@@ -198,20 +192,18 @@ def axis_coordinates(model: Multibody, pose: Array) -> Array:
     if not model.axes:
         return _nothing(pose)
     f = joint_frames(model, pose)
-    out = []
-    for j, code in model.axes:
-        i = 'xyz'.index(code[1])
-        pick_j = partial(_of_joint, j)
-        x, y, z = (pick_j(v) for v in f.first)
-        x2, y2, z2 = (pick_j(v) for v in f.second)
-        if model.kinds[j] == 'ball':
-            out.append(_turn(model, pose, j)[i])
-        elif code[0] == 't':
-            out.append(c.dot((x, y, z)[i], pick_j(f.d)))
-        elif i == 2:
-            out.append(jnp.arctan2(c.dot(x2, y), c.dot(x2, x)))
-        elif i == 0:
-            out.append(jnp.arctan2(c.dot(y2, z), c.dot(y2, y)))
-        else:
-            out.append(jnp.arctan2(c.dot(x2, c.cross(x, y2)) * -1.0, c.dot(x2, x)))
-    return jnp.stack(out)
+    (x, y, z), (x2, y2, _) = f.first, f.second
+
+    def evaluate(code: str) -> tuple:
+        i = 'xyz'.index(code[-1])
+        if code[-2] == 't':
+            return (c.dot(f.first[i], f.d),)
+        if code[0] == 'b':
+            return (_turns(model, pose)[i],)
+        if i == 2:
+            return (jnp.arctan2(c.dot(x2, y), c.dot(x2, x)),)
+        if i == 0:
+            return (jnp.arctan2(c.dot(y2, z), c.dot(y2, y)),)
+        return (jnp.arctan2(-c.dot(x2, c.cross(x, y2)), c.dot(x2, x)),)
+
+    return _by_code(model, evaluate)[0]

@@ -7,7 +7,7 @@ from multibody_estimation._jax import jax, jnp
 from multibody_estimation.geometry import components as c
 from multibody_estimation.maximal.constraints import axis_coordinates, axis_rows, constraint_values, lift
 from multibody_estimation.maximal.model import Multibody, State
-from multibody_estimation.maximal.rows import Rows, impulse, speed
+from multibody_estimation.maximal.rows import Rows, impulse, pick, speed
 
 __all__ = ['Energies', 'energy', 'explicit_force', 'gravity', 'gyroscopic_impulse', 'gyroscopic_torque', 'inverse_mass', 'mass_matrix', 'momentum', 'motor_effort', 'per_mass',
            'times_mass']  # fmt: skip
@@ -120,10 +120,12 @@ def motor_effort(model: Multibody, pose: Array, inputs: Array) -> Array:
     # A spring that is 0 must cost nothing and keep its derivative, so it is always in; angles wrap, hence the difference does.
     if model.axes:
         effort = effort - lift(model.stiffness, t) * _away(model, pose)
-    parts = [effort[i] for i in range(len(model.axes))]
-    for k, i in enumerate(model.actuated):
-        parts[i] = parts[i] + model.gain[i] * inputs[k]
-    return jnp.stack(parts) if parts else effort
+    if not model.actuated:
+        return effort
+    motors = lift(pick(model.gain, model.actuated), t) * inputs
+    # Where each axis finds its motor; axes without one find the zero appended.
+    place = [model.actuated.index(i) if i in model.actuated else len(model.actuated) for i in range(len(model.axes))]
+    return effort + pick(jnp.concatenate([motors, jnp.zeros_like(motors[:1])]), place)
 
 
 def explicit_force(model: Multibody, pose: Array, axes: Rows, inputs: Array, wrench: Array | None = None) -> Array:

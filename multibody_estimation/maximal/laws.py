@@ -31,16 +31,13 @@ def friction_limit(model: Multibody, multipliers: Array, step: Array | float) ->
     Joint multipliers have no sign, so the load is the norm of the joint's displacement rows, smoothed at zero by 1e-9 N s.
     """
     t = multipliers.ndim - 1
-    parts = []
-    for i in model.dry:
-        limit = step * lift(model.coulomb[i], t) + jnp.zeros(multipliers.shape[1:])
-        if i in model.loaded:
-            joint = model.axes[i][0]
-            mine = [k for k, (j, row) in enumerate(model.rows) if j == joint and row not in (3, 4, 5)]
-            load = jnp.sqrt(sum(multipliers[k] ** 2 for k in mine) + 1e-18)
-            limit = limit + model.load_radius[i] * load
-        parts.append(limit)
-    return jnp.stack(parts) if parts else jnp.zeros((0, *multipliers.shape[1:]))
+    limit = step * lift(pick(model.coulomb, model.dry), t) + jnp.zeros((len(model.dry), *multipliers.shape[1:]))
+    for i in model.loaded:
+        joint = model.axes[i][0]
+        mine = [k for k, (j, row) in enumerate(model.rows) if j == joint and row not in (3, 4, 5)]
+        load = jnp.sqrt(sum(multipliers[k] ** 2 for k in mine) + 1e-18)
+        limit = limit.at[model.dry.index(i)].add(model.load_radius[i] * load)
+    return limit
 
 
 def mean_clip(before: Array, after: Array, creep: Array) -> Array:

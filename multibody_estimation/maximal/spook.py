@@ -181,8 +181,8 @@ def step(model: Multibody, state: State, inputs: Array, step: Array | float, *, 
 
     # Back substitution.
     friction = held[m:]
-    for i, j in enumerate(model.dry):
-        friction = friction.at[j].add(bound[nB - len(model.dry) + i])
+    if model.dry:
+        friction = friction.at[np.array(model.dry)].add(bound[nB - len(model.dry) :])
     multipliers = jnp.concatenate([held[:m], friction, bound[: r - k]])
     V = free + per_mass(model, impulse(rows, multipliers, n))
     tangential = jnp.moveaxis(bound[nc : 3 * nc].reshape(2, nc, *bound.shape[1:]), 0, 1)

@@ -4,21 +4,27 @@
 import base64
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from multibody_estimation import tree
 from multibody_estimation.calibration import Load, StrainSensor, calibrate_force_torque, held_out
 from multibody_estimation.calibration.simulated import random_orientations
 from multibody_estimation.centroidal import estimate_centroidal
 from multibody_estimation.centroidal.gait import measure, walking_gait
 from multibody_estimation.errors import EstimationError
 from multibody_estimation.identification import Fit, identify, simulate
-from multibody_estimation.reporting import Trace, calibration_report, centroidal_report, identification_report
+from multibody_estimation.reporting import Trace, calibration_report, centroidal_report, identification_report, wrench_report
 from multibody_estimation.reporting.figures import Series, lines
 from multibody_estimation.reporting.page import Report, Section, Verdict
 from multibody_estimation.robots import furuta
+from multibody_estimation.wrench.learn import learn_covariances
+from multibody_estimation.wrench.posterior import solve
+from multibody_estimation.wrench.program import compile_wrench
+from multibody_estimation.wrench.settings import Prior, WrenchSensor, WrenchSetup
 
 FLAGS = ('--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
          '--disable-component-update', '--disable-sync', '--disable-dev-shm-usage')  # fmt: skip
@@ -50,6 +56,50 @@ def report(found, unseen):
     return identification_report(found[0], held_out=unseen, trace=found[1])
 
 
+def wrenches(count=60):
+    """An arm that is pushed at the hand: two force/torque sensors with more noise than stated, whose noise is learned."""
+    links = [
+        tree.Link('base'),
+        tree.Link('upper', 2.0, (0, 0, -0.15), (0.02, 0.02, 0.002)),
+        tree.Link('hand', 1.0, (0, 0, -0.1), (0.01, 0.01, 0.001)),
+    ]
+    joints = [
+        tree.Joint('shoulder', 'base', 'upper', axis=(0, 1, 0)),
+        tree.Joint('elbow', 'upper', 'hand', axis=(0, 1, 0), position=(0, 0, -0.3)),
+    ]
+    model = tree.build(links, joints, name='arm')
+    t, still = np.arange(count) * 0.02, np.zeros((count, 3))
+    q, dq = np.stack([0.5 * np.sin(2 * t), 0.4 * np.cos(3 * t)], 1), np.stack([np.cos(2 * t), -1.2 * np.sin(3 * t)], 1)
+    ddq = np.stack([-2 * np.sin(2 * t), -3.6 * np.cos(3 * t)], 1)
+    push = np.zeros((count, 6))
+    push[:, 0], push[:, 2] = 5 * np.sin(4 * t), 8 * (t > 0.6)
+    contacts = {'hand': Prior(100.0), 'base': Prior(1e3)}
+    turning = [WrenchSensor(f'{j}_acceleration', 'joint_acceleration', j, 1e-4) for j in ('shoulder', 'elbow')]
+    # Sensors that would read anything tell, by their residuals, what they should have read.
+    open_minded = [WrenchSensor(f'{j}_ft', 'force_torque', j, 1e6) for j in ('shoulder', 'elbow')]
+    exact = WrenchSetup((WrenchSensor('push', 'external_wrench', 'hand', 1e-4), *turning, *open_minded), contacts=contacts,
+                        equation_noise={'*': 1e-4}, motion_noise={'*': 1e-4}, contact_free=Prior(1e-4))  # fmt: skip
+    made = solve(compile_wrench(model, exact), q, dq, still, np.concatenate([push, ddq, np.zeros((count, 12))], 1))
+    rng, spread = np.random.default_rng(0), np.tile([0.2, 0.2, 0.2, 0.02, 0.02, 0.02], 2)
+    y = np.concatenate(
+        [ddq + 0.2 * rng.normal(size=ddq.shape), -made.residuals[:, 8:] + spread * rng.normal(size=(count, 12))], 1
+    )
+    stated = [WrenchSensor(f'{j}_ft', 'force_torque', j, (0.1,) * 3 + (0.01,) * 3, share='ft') for j in ('shoulder', 'elbow')]
+    setup = WrenchSetup((*(replace(s, noise=0.2) for s in turning), *stated), contacts=contacts)
+    learned = learn_covariances(model, setup, q, dq, still, y, learn=['ft'], iterations=12)
+    blocks = [('external_wrench', 'hand'), ('joint_torque', 'shoulder'), ('joint_torque', 'elbow')]
+    found = solve(compile_wrench(model, learned.setup), q, dq, still, y, blocks=blocks)
+    return wrench_report(found, t, learned=learned, truth={'hand': push})
+
+
+def test_the_report_of_wrenches_says_how_far_from_the_truth_they_are():
+    report = wrenches()
+    told = next(s for s in said(report) if s.startswith('hand: off the known truth by'))
+    assert 0.7 < float(re.search(r'by ([\d.]+)', told)[1]) < 1.3
+    assert any('log evidence rose' in s for s in said(report))
+    assert {'External wrenches', 'Joint torques', 'Noise learned from the data'} <= {s.title for s in report.sections}
+
+
 @pytest.fixture(scope='module')
 def pages(report, tmp_path_factory):
     """Each kind of report as a file."""
@@ -64,7 +114,7 @@ def pages(report, tmp_path_factory):
     gait = walking_gait(121)
     centroidal = estimate_centroidal(measure(gait, ('center_of_mass', 'contact_wrench', 'angular_momentum'), rng), mass=56.0)
     walked = centroidal_report(centroidal, truth=gait.states)
-    named = {'identification': report, 'calibration': calibrated, 'centroidal': walked}
+    named = {'identification': report, 'calibration': calibrated, 'centroidal': walked, 'wrenches': wrenches()}
     return {name: made.save(folder / f'{name}.html') for name, made in named.items()}
 
 
@@ -167,7 +217,7 @@ def test_a_band_with_a_gap_is_drawn_in_two_pieces(browser, tmp_path):
     assert not any(left < float(x) < right for x in re.findall(r'[ML]([\d.]+) ', d))
 
 
-KINDS = ['identification', 'calibration', 'centroidal']
+KINDS = ['identification', 'calibration', 'centroidal', 'wrenches']
 
 
 @pytest.mark.parametrize('kind', KINDS)

@@ -31,17 +31,16 @@ def thin(x: np.ndarray, *ys: np.ndarray, most: int = MOST) -> tuple[np.ndarray, 
     n = len(x)
     if n <= most:
         return x, *ys
-    lead = ys[0]
-    edges = np.linspace(0, n, most // 2 + 1).astype(int)
-    keep = {0, n - 1}
-    for a, b in zip(edges[:-1], edges[1:]):
-        part = lead[a:b]
-        good = np.flatnonzero(np.isfinite(part))
-        if len(good) < len(part):
-            keep.add(a + int(np.flatnonzero(~np.isfinite(part))[0]))
-        if len(good):
-            keep |= {a + int(good[part[good].argmin()]), a + int(good[part[good].argmax()])}
-    at = np.array(sorted(keep))
+    # Rows of equal length, the last one filled up with its own end.
+    width = -(-n // max(most // 2, 1))
+    place = np.minimum(np.arange(-(-n // width) * width), n - 1).reshape(-1, width)
+    lead = ys[0][place]
+    gap = ~np.isfinite(lead)
+    kept = [place[:, 0] * 0, place[:, 0] * 0 + n - 1]
+    for k in (np.where(gap, np.inf, lead).argmin(axis=1), np.where(gap, -np.inf, lead).argmax(axis=1), gap.argmax(axis=1)):
+        kept.append(np.take_along_axis(place, k[:, None], axis=1)[:, 0])
+    kept[-1] = kept[-1][gap.any(axis=1)]
+    at = np.unique(np.concatenate(kept))
     return x[at], *(y[at] for y in ys)
 
 

@@ -105,6 +105,7 @@ def look_ahead(
         raise EstimationError('The simulated motion grows without bound: the model is not one of a passive mechanism.')
     names = tuple(joint_names(fit.robot.model))
     measured, noise = ahead.positions.copy(), {}
+    samples: dict[str, int] = {}
     for sensor in fit.robot.sensors:
         if not isinstance(sensor, Encoder):
             continue
@@ -112,7 +113,11 @@ def look_ahead(
         offsets = np.zeros(len(sensor.joints)) + np.asarray(sensor.offset or 0.0, dtype=float)
         stated = np.asarray(sensor.noise, dtype=float)
         told = np.zeros(len(sensor.joints)) + (stated if (stated > 0).all() else np.asarray(signal.noise or 0.0, dtype=float))
+        count = int(((own >= ahead.time[0]) & (own <= ahead.time[-1])).sum())
         for k, joint in enumerate(sensor.joints):
+            if count <= samples.get(joint, 1):  # another encoder tells more of this stretch
+                continue
+            samples[joint] = count
             column = signal.columns.index(joint) if joint in signal.columns else k
             angle = sensor.angular and turns(fit.robot.model, joint)
             y = (

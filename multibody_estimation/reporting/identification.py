@@ -24,6 +24,8 @@ __all__ = ['Trace', 'identification_report']
 
 SHOWN = 12
 """Most sensor columns that are drawn."""
+LEAD = 1.0
+"""Seconds before a prediction from which its first state is told, where the recording goes on for longer."""
 
 
 def identification_report(
@@ -173,7 +175,25 @@ def _broken(fit: Fit, c: Channel) -> Channel:
 def _motion(fit: Fit, channels: Sequence[Channel]) -> Section:
     shown, told = _worst(channels)
     figures = [f for c in shown for f in channel_figures(_broken(fit, c), _seams(fit))[0]]
-    return Section('Motion: measured and estimated', (*([paragraph(told)] if told else []), *figures))
+    return Section('Motion: measured and estimated', (*([paragraph(told)] if told else []), *figures, *_inputs(fit)))
+
+
+def _inputs(fit: Fit) -> list[Figure]:
+    """What drove the mechanism, held between its samples."""
+    grid, out = fit.problem.grid, []
+    for source in fit.robot.inputs[:SHOWN]:
+        times, values, unit = [], [], ''
+        for window, shift in zip(fit.problem.windows, grid.shift):
+            signal = window[source.signal]
+            wanted = source.column or (source.joint if source.joint in signal.columns else '')
+            u, t = signal.column(wanted) if wanted else signal.values[:, 0], window.seconds(source.signal) + shift
+            times += [np.repeat(t, 2)[1:], t[-1:]]
+            values += [np.repeat(u, 2)[:-1], [np.nan]]
+            unit = signal.unit
+        name = f'{source.signal} on {source.joint}'
+        curve = Series('as it was recorded', np.concatenate(times), np.concatenate(values), color='green')
+        out.append(lines(name, [curve], y=f'[{unit}]' if unit else source.signal, link='time', wide=True))
+    return out
 
 
 def _residuals(fit: Fit, channels: Sequence[Channel]) -> Section:
@@ -196,7 +216,11 @@ def _predicted(fit: Fit, held_out: Window | None, start: float, seconds: float |
             return look_ahead(fit, held_out, start=start, seconds=min(seconds or np.inf, 10.0, held_out.duration - start)), ''
         window = fit.problem.windows[-1]
         span = min(max(0.2 * window.duration, 0.5), 2.0, 0.8 * window.duration)
-        return look_ahead(fit, window, start=window.duration - span, unseen=False), ''
+        begin = window.duration - span
+        near = window.cut(begin - LEAD, window.duration + 1.0) if begin > 2 * LEAD else window
+        if min(len(near[sensor.signal]) for sensor in fit.robot.sensors) < 5:
+            near = window
+        return look_ahead(fit, near, start=begin, unseen=False), ''
     except (EstimationError, NotImplementedError) as error:
         return None, str(error)
 

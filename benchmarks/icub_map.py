@@ -55,7 +55,11 @@ class Berdy:
             assert h.init(m, o)
             self.solver = idt.BerdySparseMAPSolver(h)
             self.solver.initialize()
-        self.variables, self.equations, self.size = h.getNrOfDynamicVariables(), h.getNrOfDynamicEquations(), h.getNrOfSensorsMeasurements()
+        self.variables, self.equations, self.size = (
+            h.getNrOfDynamicVariables(),
+            h.getNrOfDynamicEquations(),
+            h.getNrOfSensorsMeasurements(),
+        )
         self.n = m.getNrOfDOFs()
         self.q, self.dq = idt.JointPosDoubleArray(m), idt.JointDOFsDoubleArray(m)
         self.w, self.y, self.found = idt.Vector3(), idt.VectorDynSize(self.size), idt.VectorDynSize(self.variables)
@@ -123,7 +127,7 @@ def our_setup(model, berdy, variance, equation, prior, mean=0.0):
     wide = Prior(float(np.sqrt(prior)), mean)
     noise = {'*': float(np.sqrt(equation))}
     return WrenchSetup(
-        tuple(ordered), floating=True, contacts={link: wide for link in links}, equation_noise=noise, motion_noise=noise,
+        tuple(ordered), floating=True, contacts=dict.fromkeys(links, wide), equation_noise=noise, motion_noise=noise,
         joint_acceleration={'*': wide}, acceleration={'*': wide}, joint_wrench={'*': wide},
     )  # fmt: skip
 
@@ -177,15 +181,26 @@ def main() -> None:
 
     urdf = str(icub_models.get_model_file(MODEL))
     berdy = Berdy(urdf)
-    berdy.priors(np.full(berdy.equations, 1e-4), np.full(berdy.variables, 1e4), np.full(berdy.size, 1e-3), np.full(berdy.variables, 1e-4))
+    berdy.priors(
+        np.full(berdy.equations, 1e-4), np.full(berdy.variables, 1e4), np.full(berdy.size, 1e-3), np.full(berdy.variables, 1e-4)
+    )
     model = load_urdf(urdf, floating=True, joints=berdy.joints)
     program = compile_wrench(model, our_setup(model, berdy, 1e-3, 1e-4, 1e4, 1e-4))
     rng = np.random.default_rng(0)
     N = 1000
-    q, dq, w, y = 0.3 * rng.normal(size=(N, berdy.n)), 0.3 * rng.normal(size=(N, berdy.n)), 0.1 + 0.1 * rng.normal(size=(N, 3)), rng.normal(size=(N, berdy.size))
+    q, dq, w, y = (
+        0.3 * rng.normal(size=(N, berdy.n)),
+        0.3 * rng.normal(size=(N, berdy.n)),
+        0.1 + 0.1 * rng.normal(size=(N, 3)),
+        rng.normal(size=(N, berdy.size)),
+    )
     found = solve(program, q, dq, w, y)
-    worst = max(np.abs(our_vector(program, berdy, found, k) - berdy.solve(q[k], dq[k], w[k], y[k])).max() for k in range(0, N, 50))
-    print(f'{berdy.variables} variables, {berdy.equations} equations, {berdy.size} measurements; largest difference from iDynTree {worst:.1e}')
+    worst = max(
+        np.abs(our_vector(program, berdy, found, k) - berdy.solve(q[k], dq[k], w[k], y[k])).max() for k in range(0, N, 50)
+    )
+    print(
+        f'{berdy.variables} variables, {berdy.equations} equations, {berdy.size} measurements; largest difference from iDynTree {worst:.1e}'
+    )
     chosen = tuple(block(program, ('external_wrench', link)) for link in CONTACTS)
     one, many = (tuple(jnp.asarray(x[:n]) for x in (q, dq, w, y)) for n in (1, N))
 
@@ -193,7 +208,10 @@ def main() -> None:
         run = compiled(program.layout, select, False, twin)
         begin = time.perf_counter()
         jax.block_until_ready(run(program.table, *data, None, None))
-        print(f'  first call, {len(data[0])} samples, {"JAX" if twin else "kernel"}{", marginals" if select else ""}: {time.perf_counter() - begin:.2f} s', flush=True)
+        print(
+            f'  first call, {len(data[0])} samples, {"JAX" if twin else "kernel"}{", marginals" if select else ""}: {time.perf_counter() - begin:.2f} s',
+            flush=True,
+        )
         return lambda: jax.block_until_ready(run(program.table, *data, None, None))
 
     berdy.load(q[0], dq[0], w[0], y[0])
@@ -213,7 +231,10 @@ def main() -> None:
     if kernel:
         ratios |= {f'marginals_{x}': times[f'marginals_{x}'] / times[x] for x in ('single', 'batch')}
     for name, seconds in times.items():
-        print(f'{name:<18} {1e6 * seconds:9.1f} us per sample' + (f'   ratio {ratios[name]:.4f}, at most {LIMITS[name]}' if name in ratios else ''))
+        print(
+            f'{name:<18} {1e6 * seconds:9.1f} us per sample'
+            + (f'   ratio {ratios[name]:.4f}, at most {LIMITS[name]}' if name in ratios else '')
+        )
     holds = kernel and worst < 1e-10 and all(ratios[name] <= limit for name, limit in LIMITS.items())
     print(json.dumps({
         'name': 'icub_map', 'ours': times.get('single', times['jax_single']), 'peers': {'idyntree': times['idyntree']},

@@ -30,7 +30,10 @@ def random_urdf(seed):
             f'ixx="{I[0, 0]:.12g}" ixy="{I[0, 1]:.12g}" ixz="{I[0, 2]:.12g}" iyy="{I[1, 1]:.12g}" iyz="{I[1, 2]:.12g}" izz="{I[2, 2]:.12g}"/></inertial></link>'
         )
     parts.append('<link name="tip"/>')
-    joints = [*((f'j{i}', kind, f'l{parents[i]}', f'l{i + 1}') for i, kind in enumerate(kinds)), ('tip_joint', 'fixed', 'l6', 'tip')]
+    joints = [
+        *((f'j{i}', kind, f'l{parents[i]}', f'l{i + 1}') for i, kind in enumerate(kinds)),
+        ('tip_joint', 'fixed', 'l6', 'tip'),
+    ]
     for name, kind, parent, child in joints:
         axis = rng.normal(size=3)
         parts.append(
@@ -69,7 +72,7 @@ def exact(urdf, model, program, seed):
         pose[name], spin[name], net[name] = (R, p), R.T @ w, (force, moment)
         external[name] = rng.normal(size=6)
     of = {name: k for k, name in enumerate(names)}
-    parent = {name: None for name in names}
+    parent = dict.fromkeys(names)
     for node in program.nodes.nodes:
         if node.parent >= 0 and not node.outer:
             parent[names[node.link]] = names[program.nodes.nodes[node.parent].link]
@@ -150,7 +153,9 @@ def test_joint_torques_of_a_turned_tree_equal_those_of_inverse_dynamics():
         assert np.abs(tau[:6]).max() < 1e-10  # the base's wrench balances the rest
         for j, name in enumerate(program.joint_names):
             node = program.nodes.nodes[program.nodes.of_joint[j]]
-            assert node.motion @ d.transmitted[node.link] == pytest.approx(tau[robot.joints[robot.getJointId(name)].idx_v], abs=1e-10)
+            assert node.motion @ d.transmitted[node.link] == pytest.approx(
+                tau[robot.joints[robot.getJointId(name)].idx_v], abs=1e-10
+            )
 
 
 @pytest.fixture(scope='module')
@@ -170,7 +175,12 @@ def test_estimate_equals_that_of_idyntree_on_the_icub(berdy):
     assert (berdy.variables, berdy.equations, berdy.size) == (728, 462, 533)
     berdy.priors(np.full(462, 1e-4), np.full(728, 1e4), np.full(533, 1e-3), np.full(728, 1e-4))
     rng = np.random.default_rng(0)
-    q, dq, w, y = 0.3 * rng.normal(size=(9, 32)), 0.3 * rng.normal(size=(9, 32)), rng.normal(size=(9, 3)), rng.normal(size=(9, 533))
+    q, dq, w, y = (
+        0.3 * rng.normal(size=(9, 32)),
+        0.3 * rng.normal(size=(9, 32)),
+        rng.normal(size=(9, 3)),
+        rng.normal(size=(9, 533)),
+    )
     found = solve(program, q, dq, w, y)
     for k in range(9):
         assert np.abs(our_vector(program, berdy, found, k) - berdy.solve(q[k], dq[k], w[k], y[k])).max() < 1e-10
@@ -186,11 +196,25 @@ def test_estimate_equals_that_of_idyntree_with_a_variance_for_every_number(berdy
     links, joints = program.link_names, program.joint_names
     draw = lambda low, high, n: 10 ** rng.uniform(low, high, n)  # noqa: E731
     variance = {name: draw(-4, 0, size) for name, _, _, size in berdy.sensors()}
-    sensors = tuple(WrenchSensor(s.name, s.type, s.on, np.sqrt(variance[s.name]), s.position, s.rpy, frame_link=s.frame_link, acts_on=s.acts_on) for s in plain.sensors)
-    prior = {kind: {name: (draw(2, 4, n), 0.1 * rng.normal(size=n)) for name in names} for kind, names, n in (('a', links, 6), ('x', links, 6), ('f', links, 6), ('q', joints, 1))}
+    sensors = tuple(
+        WrenchSensor(
+            s.name, s.type, s.on, np.sqrt(variance[s.name]), s.position, s.rpy, frame_link=s.frame_link, acts_on=s.acts_on
+        )
+        for s in plain.sensors
+    )
+    prior = {
+        kind: {name: (draw(2, 4, n), 0.1 * rng.normal(size=n)) for name in names}
+        for kind, names, n in (('a', links, 6), ('x', links, 6), ('f', links, 6), ('q', joints, 1))
+    }
     as_prior = lambda kind: {name: Prior(np.sqrt(v), m) for name, (v, m) in prior[kind].items()}  # noqa: E731
     equal = 1e-4
-    setup = plain.replace(sensors=sensors, contacts=as_prior('x'), acceleration=as_prior('a'), joint_wrench=as_prior('f'), joint_acceleration=as_prior('q'))
+    setup = plain.replace(
+        sensors=sensors,
+        contacts=as_prior('x'),
+        acceleration=as_prior('a'),
+        joint_wrench=as_prior('f'),
+        joint_acceleration=as_prior('q'),
+    )
     program = compile_wrench(model, setup)
     variables, mean = np.zeros(728), np.zeros(728)
     child = {name: links[i] for i, name in enumerate(program.nodes.joint_names) if name}
@@ -199,7 +223,12 @@ def test_estimate_equals_that_of_idyntree_with_a_variance_for_every_number(berdy
         variables[at : at + len(v)], mean[at : at + len(v)] = v, m
     measured = np.concatenate([variance[name] for name, *_ in berdy.sensors()])
     berdy.priors(np.full(462, equal), variables, measured, mean)
-    q, dq, w, y = 0.3 * rng.normal(size=(4, 32)), 0.3 * rng.normal(size=(4, 32)), rng.normal(size=(4, 3)), rng.normal(size=(4, 533))
+    q, dq, w, y = (
+        0.3 * rng.normal(size=(4, 32)),
+        0.3 * rng.normal(size=(4, 32)),
+        rng.normal(size=(4, 3)),
+        rng.normal(size=(4, 533)),
+    )
     found = solve(program, q, dq, w, y)
     for k in range(4):
         assert np.abs(our_vector(program, berdy, found, k) - berdy.solve(q[k], dq[k], w[k], y[k])).max() < 1e-10

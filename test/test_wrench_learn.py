@@ -30,21 +30,42 @@ def robot():
     for i, parent in enumerate(['base', 'l0', 'base', 'l2']):
         links.append(Link(f'l{i}', 1.0 + 0.3 * i, tuple(0.05 * rng.normal(size=3)), (0.01, 0.012, 0.009)))
         kind = ['revolute', 'prismatic', 'fixed', 'revolute'][i]
-        joints.append(Joint(f'j{i}', parent, f'l{i}', kind, tuple(rng.normal(size=3)), tuple(0.2 * rng.normal(size=3)), tuple(rng.normal(size=3))))
+        joints.append(
+            Joint(
+                f'j{i}',
+                parent,
+                f'l{i}',
+                kind,
+                tuple(rng.normal(size=3)),
+                tuple(0.2 * rng.normal(size=3)),
+                tuple(rng.normal(size=3)),
+            )
+        )
     return build(links, joints, floating=True)
 
 
 def truth():
     rng = np.random.default_rng(4)
     frame = lambda: {'position': tuple(0.1 * rng.normal(size=3)), 'rpy': tuple(rng.normal(size=3))}  # noqa: E731
-    sensors = [WrenchSensor(f'acc_{x}_{k}', 'accelerometer', x, 0.1, share='acc', **frame()) for x in ('base', 'l0', 'l1', 'l2', 'l3') for k in range(2)]
+    sensors = [
+        WrenchSensor(f'acc_{x}_{k}', 'accelerometer', x, 0.1, share='acc', **frame())
+        for x in ('base', 'l0', 'l1', 'l2', 'l3')
+        for k in range(2)
+    ]
     sensors += [WrenchSensor('gyr', 'gyroscope', 'base', (0.01, 0.02, 0.03), **frame())]
     sensors += [WrenchSensor('ft', 'force_torque', 'j2', (0.5, 0.4, 0.3, 0.2, 0.2, 0.3), **frame())]
     sensors += [WrenchSensor(f'ddq_{j}', 'joint_acceleration', j, 0.3, share='ddq') for j in ('j0', 'j1', 'j3')]
     sensors += [WrenchSensor(f'tau_{j}', 'joint_torque', j, 0.25, share='tau') for j in ('j0', 'j1', 'j3')]
     sensors += [WrenchSensor('touch', 'external_wrench', 'l3', (0.1, 0.1, 0.1, 0.05, 0.05, 0.05))]
     contacts = {'l3': Prior((10.0,) * 3 + (3.0,) * 3), 'base': Prior(20.0)}
-    return WrenchSetup(tuple(sensors), contacts=contacts, contact_free=Prior(0.02), equation_noise={'*': 0.05}, motion_noise={'*': 0.1}, joint_acceleration={'*': Prior(3.0)})
+    return WrenchSetup(
+        tuple(sensors),
+        contacts=contacts,
+        contact_free=Prior(0.02),
+        equation_noise={'*': 0.05},
+        motion_noise={'*': 0.1},
+        joint_acceleration={'*': Prior(3.0)},
+    )
 
 
 @pytest.fixture(scope='module')
@@ -64,7 +85,9 @@ def variance_ratio(learned, setup, name):
 
 def test_planted_sensor_covariances_are_recovered_and_the_evidence_never_falls(data):
     model, setup, _, state, _, y = data
-    start = setup.replace(sensors=tuple(dataclasses.replace(s, noise=3 * np.sqrt(np.diag(s.covariance()))) for s in setup.sensors))
+    start = setup.replace(
+        sensors=tuple(dataclasses.replace(s, noise=3 * np.sqrt(np.diag(s.covariance()))) for s in setup.sensors)
+    )
     torn = y.copy()
     torn[::7, setup.rows['acc_l0_0']] = np.nan  # missing samples are dropped, not zeroed
     learned = learn_covariances(model, start, *state, torn, learn=['acc', 'gyr', 'ddq', 'tau'], shape='scalar', iterations=60)
@@ -79,7 +102,10 @@ def test_planted_sensor_covariances_are_recovered_and_the_evidence_never_falls(d
 
 def test_planted_variances_of_each_axis_and_of_the_equations_are_recovered(data):
     model, setup, _, state, _, y = data
-    sensors = tuple(dataclasses.replace(s, noise=2 * np.sqrt(np.diag(s.covariance()))) if s.name in ('ft', 'gyr') else s for s in setup.sensors)
+    sensors = tuple(
+        dataclasses.replace(s, noise=2 * np.sqrt(np.diag(s.covariance()))) if s.name in ('ft', 'gyr') else s
+        for s in setup.sensors
+    )
     start = setup.replace(sensors=sensors, motion_noise={'*': 0.3})
     learned = learn_covariances(model, start, *state, y, learn=['ft', 'gyr', 'motion_noise'], iterations=60)
     assert (np.diff(learned.evidence) >= -1e-6).all()

@@ -19,7 +19,17 @@ def robot():
     for i, parent in enumerate(['base', 'l0', 'base', 'l2']):
         links.append(Link(f'l{i}', 1.0 + 0.3 * i, tuple(0.05 * rng.normal(size=3)), (0.01, 0.012, 0.009)))
         kind = ['revolute', 'prismatic', 'fixed', 'revolute'][i]
-        joints.append(Joint(f'j{i}', parent, f'l{i}', kind, tuple(rng.normal(size=3)), tuple(0.2 * rng.normal(size=3)), tuple(rng.normal(size=3))))
+        joints.append(
+            Joint(
+                f'j{i}',
+                parent,
+                f'l{i}',
+                kind,
+                tuple(rng.normal(size=3)),
+                tuple(0.2 * rng.normal(size=3)),
+                tuple(rng.normal(size=3)),
+            )
+        )
     return build(links, joints, floating=True)
 
 
@@ -29,7 +39,9 @@ def sensors():
     out = [WrenchSensor(f'acc_{x}', 'accelerometer', x, 0.1, **frame()) for x in ('base', 'l0', 'l1', 'l3')]
     out += [WrenchSensor(f'gyr_{x}', 'gyroscope', x, 0.02, **frame()) for x in ('base', 'l1', 'l3')]
     out += [WrenchSensor('ft', 'force_torque', 'j2', 0.3, **frame()), WrenchSensor('tau', 'joint_torque', 'j1', 0.2)]
-    out += [WrenchSensor('inside', 'force_torque', 'l0', 0.3, sub_mass=SubMass(0.4, (0.01, 0.0, 0.02), (1e-3, 1e-3, 2e-3)), **frame())]
+    out += [
+        WrenchSensor('inside', 'force_torque', 'l0', 0.3, sub_mass=SubMass(0.4, (0.01, 0.0, 0.02), (1e-3, 1e-3, 2e-3)), **frame())
+    ]
     out += [WrenchSensor(f'ddq_{j}', 'joint_acceleration', j, 1.0) for j in ('j0', 'j3')]
     return tuple(out)
 
@@ -63,7 +75,9 @@ def test_derivative_of_the_equations_by_the_state_equals_finite_differences(prog
     for k in range(9):
         e = h * np.eye(9)[k]
         # Fourth order: the truncation error is far below the rounding.
-        fd = (8 * (np.asarray(f(x + e)) - np.asarray(f(x - e))) - (np.asarray(f(x + 2 * e)) - np.asarray(f(x - 2 * e)))) / (12 * h)
+        fd = (8 * (np.asarray(f(x + e)) - np.asarray(f(x - e))) - (np.asarray(f(x + 2 * e)) - np.asarray(f(x - 2 * e)))) / (
+            12 * h
+        )
         np.testing.assert_allclose(J[:, k], fd, atol=2e-8 * max(np.abs(fd).max(), 1.0))
     # D and Y depend on q: the derivative must hold what they do to d, not of the biases alone.
     rest = unflatten(s, jnp.zeros(len(d)))
@@ -94,14 +108,23 @@ def test_gauss_newton_with_marginal_covariances_equals_a_dense_solver(program, s
         return jnp.concatenate([WD @ e, Wy @ (r.measurement - y), U @ d - u, (x - x0) / std])
 
     value, slope = jax.jit(whitened), jax.jit(jax.jacfwd(whitened))
-    best = least_squares(lambda z: np.asarray(value(z)), np.concatenate([d, x0]), jac=lambda z: np.asarray(slope(z)), xtol=1e-15, ftol=1e-15, gtol=1e-13)
+    best = least_squares(
+        lambda z: np.asarray(value(z)),
+        np.concatenate([d, x0]),
+        jac=lambda z: np.asarray(slope(z)),
+        xtol=1e-15,
+        ftol=1e-15,
+        gtol=1e-13,
+    )
     n = len(d)
     np.testing.assert_allclose(found.state, best.x[n:], atol=1e-6)
     J = np.asarray(slope(best.x))
     C = np.linalg.inv(J.T @ J)
     np.testing.assert_allclose(found.covariance, C[n:, n:], rtol=1e-4, atol=1e-8)
     at = 30 + 6 * program.link_names.index('l3')
-    np.testing.assert_allclose(found.dynamics_covariance('external_wrench', 'l3'), C[at : at + 6, at : at + 6], rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(
+        found.dynamics_covariance('external_wrench', 'l3'), C[at : at + 6, at : at + 6], rtol=1e-4, atol=1e-7
+    )
     at = n - 3 + 1
     assert found.dynamics_covariance('joint_acceleration', 'j1')[0, 0] == pytest.approx(C[at, at], rel=1e-4)
     # Conditional covariances would be smaller: the state is not known.
@@ -132,7 +155,11 @@ def motion(program):
     rng = np.random.default_rng(9)
     T, h, s = 70, 0.01, shape(program)
     t = np.arange(T) * h
-    phase, rate, size = 6 * rng.uniform(size=(6, 3)), 2 * np.pi * rng.uniform(0.3, 1.2, size=(6, 3)), 0.3 * rng.normal(size=(6, 3))
+    phase, rate, size = (
+        6 * rng.uniform(size=(6, 3)),
+        2 * np.pi * rng.uniform(0.3, 1.2, size=(6, 3)),
+        0.3 * rng.normal(size=(6, 3)),
+    )
     wave = rate * t[:, None, None] + phase
     Q, V, A = (size * np.sin(wave)).sum(-1), (size * rate * np.cos(wave)).sum(-1), (-size * rate**2 * np.sin(wave)).sum(-1)
     q, dq, ddq, om, al = Q[:, :3], V[:, :3], A[:, :3], V[:, 3:], A[:, 3:]
@@ -147,7 +174,13 @@ def motion(program):
         d[-n:] = ddq[i]
         d[6 * s.base : 6 * s.base + 6] = np.concatenate([[0, 0, 9.81], al[i]])
         d[6 * nl + 6 * k : 6 * nl + 6 * k + 6] = [5 * np.sin(3 * t[i]), 1, 0, 0, 0.2, 0]
-        known = np.concatenate([np.setdiff1d(np.arange(6 * nl, 12 * nl), 6 * nl + 6 * s.base + np.arange(6)), np.arange(size_d - n, size_d), 6 * s.base + np.arange(6)])
+        known = np.concatenate(
+            [
+                np.setdiff1d(np.arange(6 * nl, 12 * nl), 6 * nl + 6 * s.base + np.arange(6)),
+                np.arange(size_d - n, size_d),
+                6 * s.base + np.arange(6),
+            ]
+        )
         free = np.setdiff1d(np.arange(size_d), known)
         d[free] = np.linalg.solve(D[:, free], -bD - D @ d)
         y[i] = Y @ d + bY + std * rng.normal(size=len(std))

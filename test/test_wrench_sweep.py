@@ -15,7 +15,6 @@ from multibody_estimation.wrench.dense import dense_posterior, draw_samples
 from multibody_estimation.wrench.equations import Dynamics, flatten, matrices, shape
 
 
-
 def spd(rng, size, scale):
     """A dense covariance with standard deviations of about ``scale``."""
     A = rng.normal(size=(size, size))
@@ -30,14 +29,27 @@ def robot(floating=True):
     parents, kinds = ['base', 'l0', 'l1', 'base', 'l3'], ['revolute', 'prismatic', 'revolute', 'fixed', 'revolute']
     for i, (parent, kind) in enumerate(zip(parents, kinds)):
         links.append(Link(f'l{i}', 1.0 + 0.3 * i, tuple(0.05 * rng.normal(size=3)), (0.01, 0.012, 0.009)))
-        joints.append(Joint(f'j{i}', parent, f'l{i}', kind, tuple(rng.normal(size=3)), tuple(0.2 * rng.normal(size=3)), tuple(rng.normal(size=3))))
+        joints.append(
+            Joint(
+                f'j{i}',
+                parent,
+                f'l{i}',
+                kind,
+                tuple(rng.normal(size=3)),
+                tuple(0.2 * rng.normal(size=3)),
+                tuple(rng.normal(size=3)),
+            )
+        )
     return build(links, joints, floating=floating)
 
 
 def setup(rng, **more):
     """Every type of sensor, dense covariances, offsets; a force/torque sensor in a fixed joint and one inside a link."""
     frame = lambda: {'position': tuple(0.05 * rng.normal(size=3)), 'rpy': tuple(rng.normal(size=3))}  # noqa: E731
-    sensors = [WrenchSensor(f'acc_{x}', 'accelerometer', x, spd(rng, 3, 0.1), offset=0.1 * rng.normal(size=3), **frame()) for x in ('base', 'l0', 'l2', 'l4')]
+    sensors = [
+        WrenchSensor(f'acc_{x}', 'accelerometer', x, spd(rng, 3, 0.1), offset=0.1 * rng.normal(size=3), **frame())
+        for x in ('base', 'l0', 'l2', 'l4')
+    ]
     sensors += [
         WrenchSensor('ang', 'angular_accelerometer', 'l1', spd(rng, 3, 0.3), **frame()),
         WrenchSensor('gyr', 'gyroscope', 'l2', 0.02, **frame()),
@@ -81,7 +93,13 @@ CASES = {
     'floating': (True, {}),
     'other base': (True, {'base': 'l4'}),
     'fixed base': (False, {}),
-    'priors on everything': (True, {'acceleration': {'*': Prior(30.0, 1.0)}, 'joint_wrench': {'*': Prior(60.0), 'l1': Prior(np.diag([900.0] * 6) + 50.0, 2.0)}}),
+    'priors on everything': (
+        True,
+        {
+            'acceleration': {'*': Prior(30.0, 1.0)},
+            'joint_wrench': {'*': Prior(60.0), 'l1': Prior(np.diag([900.0] * 6) + 50.0, 2.0)},
+        },
+    ),
 }
 
 
@@ -154,7 +172,17 @@ def test_log_evidence_is_the_density_of_the_measurements(problem):
 
 def test_joint_torque_is_what_the_joint_transmits_along_its_axis(problem):
     program, q, dq, om, y = problem
-    found = solve(program, q, dq, om, y, blocks=[('joint_torque', 'j1'), ('joint_wrench', program.link_names[program.nodes.nodes[program.nodes.of_joint[1]].link])])
+    found = solve(
+        program,
+        q,
+        dq,
+        om,
+        y,
+        blocks=[
+            ('joint_torque', 'j1'),
+            ('joint_wrench', program.link_names[program.nodes.nodes[program.nodes.of_joint[1]].link]),
+        ],
+    )
     node = program.nodes.of_joint[1]
     S, link = program.nodes.nodes[node].motion, program.nodes.nodes[node].link
     np.testing.assert_allclose(found.joint_torques[:, 1], found.joint_wrenches[:, link] @ S, atol=1e-12)
@@ -187,14 +215,34 @@ def test_exact_equations_are_kept_exactly():
 def test_exact_data_give_exact_dynamics_for_any_full_rank_set_of_sensors():
     rng = np.random.default_rng(11)
     model = robot()
-    full = setup(rng, contacts={'l4': Prior(1e2), 'base': Prior(1e2)}, contact_free=Prior(1e-4), equation_noise={'*': 0.0}, motion_noise={'*': 0.0}, joint_acceleration={'*': Prior(1e2)})
-    for kept in (('acc_base', 'acc_l0', 'acc_l2', 'acc_l4', 'ang', 'ft', 'inside', 'tau0', 'tau1', 'tau4', 'ddq1', 'ddq4'), tuple(s.name for s in full.sensors)):
+    full = setup(
+        rng,
+        contacts={'l4': Prior(1e2), 'base': Prior(1e2)},
+        contact_free=Prior(1e-4),
+        equation_noise={'*': 0.0},
+        motion_noise={'*': 0.0},
+        joint_acceleration={'*': Prior(1e2)},
+    )
+    for kept in (
+        ('acc_base', 'acc_l0', 'acc_l2', 'acc_l4', 'ang', 'ft', 'inside', 'tau0', 'tau1', 'tau4', 'ddq1', 'ddq4'),
+        tuple(s.name for s in full.sensors),
+    ):
         sensors = tuple(dataclasses.replace(s, noise=1e-3) for s in full.sensors if s.name in kept)
         program = compile_wrench(model, full.replace(sensors=sensors))
         q, dq, om = states(rng, 2)
-        exact = compile_wrench(model, full.replace(sensors=sensors, contacts={'l4': Prior(5.0), 'base': Prior(5.0)}, contact_free=Prior(0.0), joint_acceleration={'*': Prior(3.0)}))
+        exact = compile_wrench(
+            model,
+            full.replace(
+                sensors=sensors,
+                contacts={'l4': Prior(5.0), 'base': Prior(5.0)},
+                contact_free=Prior(0.0),
+                joint_acceleration={'*': Prior(3.0)},
+            ),
+        )
         d, _ = draw_samples(exact, q, dq, om, seed=6)
-        y = np.array([matrices(program, q[k], dq[k], om[k])[2] @ d[k] + matrices(program, q[k], dq[k], om[k])[3] for k in range(2)])
+        y = np.array(
+            [matrices(program, q[k], dq[k], om[k])[2] @ d[k] + matrices(program, q[k], dq[k], om[k])[3] for k in range(2)]
+        )
         assert observe(program).complete
         found = solve(program, q, dq, om, y)
         for k in range(2):
@@ -208,8 +256,12 @@ def test_kernel_and_twin_agree_to_rounding(one):
     extra = rng.normal(size=(len(q), len(program.layout.parent), 19))
     select = tuple((i, k) for i in range(len(program.layout.parent)) for k in range(6))
     for weights in (None, (rng.uniform(size=(len(q), len(program.terms))) > 0.3).astype(float)):
-        a = jax.jit(lambda *x: sweep(program.layout, *x, select=select, multipliers=True))(program.table, q, dq, om, y, weights, extra)
-        b = jax.jit(lambda *x: sweep_twin(program.layout, *x, select=select, multipliers=True, chunk=4))(program.table, q, dq, om, y, weights, extra)
+        a = jax.jit(lambda *x: sweep(program.layout, *x, select=select, multipliers=True))(
+            program.table, q, dq, om, y, weights, extra
+        )
+        b = jax.jit(lambda *x: sweep_twin(program.layout, *x, select=select, multipliers=True, chunk=4))(
+            program.table, q, dq, om, y, weights, extra
+        )
         for name, x, z in zip(a._fields, a, b):
             scale = np.abs(np.asarray(z)).max() or 1.0
             assert np.abs(np.asarray(x) - np.asarray(z)).max() < 1e-10 * scale, name

@@ -137,7 +137,9 @@ def sweep(
 def _compiled(layout, select, multipliers, n, table, position, velocity, base_velocity, measurements, weights, extra):
     nl = len(layout.parent)
     shapes = [(n, nl, 6), (n, nl, 6), (n, nl, 6), (n, nl), (n,), (n if multipliers else 0, nl, 12), (n, len(select), 6, 6)]
-    call = jax.ffi.ffi_call('multibody_wrench_sweep', [jax.ShapeDtypeStruct(s, jnp.float64) for s in shapes], vmap_method='sequential')
+    call = jax.ffi.ffi_call(
+        'multibody_wrench_sweep', [jax.ShapeDtypeStruct(s, jnp.float64) for s in shapes], vmap_method='sequential'
+    )
     chosen = np.asarray(select, np.int32).reshape(-1)
     more = {'layout': layout.attribute(), 'select': chosen}
     return Sweep(*call(table, position, velocity, base_velocity, measurements, weights, extra, **more))
@@ -316,7 +318,9 @@ def _read(layout: Layout, T: dict, y: Any, weights: Any, mono: Any) -> dict[str,
     C = T['Cx']
     swap = partial(jnp.moveaxis, source=-1, destination=1)
     H = jnp.eye(6) + jnp.einsum('nki,nbkl,nlj->nbij', C, swap(F), C)
-    D = jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(H), jnp.broadcast_to(C.swapaxes(1, 2)[:, None], H.shape), lower=True)
+    D = jax.scipy.linalg.solve_triangular(
+        jnp.linalg.cholesky(H), jnp.broadcast_to(C.swapaxes(1, 2)[:, None], H.shape), lower=True
+    )
     Px = jnp.moveaxis(jnp.einsum('nbki,nbkj->nbij', D, D), 1, -1)
     m0 = T['mxp'][..., None]
     mx = m0 + (Px * (x - (F * m0[:, None]).sum(2))[:, None]).sum(2)
@@ -354,7 +358,10 @@ def sweep_twin(
     extra: Any = None, select: tuple[tuple[int, int], ...] = (), multipliers: bool = False, chunk: int = 128,
 ) -> Sweep:  # fmt: skip
     """`sweep` in plain JAX; long batches go through in chunks that stay in the cache."""
-    samples = tuple(None if x is None else jnp.asarray(x, dtype=float) for x in (position, velocity, base_velocity, measurements, weights, extra))
+    samples = tuple(
+        None if x is None else jnp.asarray(x, dtype=float)
+        for x in (position, velocity, base_velocity, measurements, weights, extra)
+    )
     n = samples[0].shape[0]
     T = unpack(layout, jnp.asarray(table, dtype=float))
     if n <= chunk:
@@ -362,7 +369,10 @@ def sweep_twin(
     count = -(-n // chunk)
     pad = count * chunk - n
     # The last sample is repeated to fill the last chunk: zeros could be singular.
-    cut = tuple(None if x is None else jnp.concatenate([x, jnp.repeat(x[-1:], pad, 0)]).reshape(count, chunk, *x.shape[1:]) for x in samples)
+    cut = tuple(
+        None if x is None else jnp.concatenate([x, jnp.repeat(x[-1:], pad, 0)]).reshape(count, chunk, *x.shape[1:])
+        for x in samples
+    )
     out = jax.lax.map(lambda x: _sweep(layout, T, x, select, multipliers), cut)
     return Sweep(*(x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])[: n if x.shape[1] else 0] for x in out))
 

@@ -61,13 +61,17 @@ def prior_rows(program: Program) -> tuple[np.ndarray, np.ndarray]:
     return np.vstack(rows), np.concatenate(data)
 
 
-def dense_posterior(program: Program, position: Any, velocity: Any, base_velocity: Any, measurements: Any, weights: Any = None) -> tuple[np.ndarray, np.ndarray, float]:
+def dense_posterior(
+    program: Program, position: Any, velocity: Any, base_velocity: Any, measurements: Any, weights: Any = None
+) -> tuple[np.ndarray, np.ndarray, float]:
     """Mean and covariance of d (the vector of `equations.flatten`) and log p(y) of one sample. All covariances must be positive."""
     D, bD, Y, bY = matrices(program, position, velocity, base_velocity)
     SD, Sy = covariances(program)
     U, u = prior_rows(program)
     WD = np.linalg.inv(_root(SD))
-    keep = np.ones(len(bY), bool) if weights is None else np.repeat(np.asarray(weights) > 0, [x.sensor.size for x in program.terms])
+    keep = (
+        np.ones(len(bY), bool) if weights is None else np.repeat(np.asarray(weights) > 0, [x.sensor.size for x in program.terms])
+    )
     Sy, Y, r = Sy[np.ix_(keep, keep)], Y[keep], (np.asarray(measurements, dtype=float) - bY)[keep]
     Wy = np.linalg.inv(_root(Sy)) if keep.any() else np.zeros((0, 0))
     A = np.vstack([WD @ D, U, Wy @ Y])
@@ -92,7 +96,9 @@ def dense_posterior(program: Program, position: Any, velocity: Any, base_velocit
     return mean, C, float(evidence)
 
 
-def draw_samples(program: Program, position: Any, velocity: Any, base_velocity: Any, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def draw_samples(
+    program: Program, position: Any, velocity: Any, base_velocity: Any, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
     """Draw d and measurements from the model itself: external wrenches, joint accelerations and equation errors from their priors.
 
     ``position`` (N, n) and so on; returns d (N, size) in the order of `equations.flatten`, and measurements (N, ny).

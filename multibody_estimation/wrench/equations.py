@@ -144,7 +144,9 @@ def _residuals(shape: Shape, t: _Tables, d: Dynamics, position: Any, velocity: A
     up = a[parent]
     linear = up[:, :3] + jnp.cross(up[:, 3:], p)
     moved = jnp.concatenate([(R * linear[..., None]).sum(1), (R * up[:, 3:, None]).sum(1)], -1)
-    ddq = jnp.concatenate([d.joint, jnp.zeros(1)])[np.where(np.array(shape.layout.dof) < 0, len(d.joint), np.array(shape.layout.dof))]
+    ddq = jnp.concatenate([d.joint, jnp.zeros(1)])[
+        np.where(np.array(shape.layout.dof) < 0, len(d.joint), np.array(shape.layout.dof))
+    ]
     motion = -a + moved + jnp.asarray(t.nodes['S']) * ddq[:, None] + bias
     pad = jnp.zeros((m, 5))
     quantities = jnp.stack([a, f, fx, jnp.concatenate([ddq[:, None], pad], -1), jnp.concatenate([om, pad[:, :3]], -1)])
@@ -190,7 +192,9 @@ def _matrices(shape: Shape, t: _Tables, position: Any, velocity: Any, base_veloc
     return D, bD, Y, bY
 
 
-def matrices(program: Program, position: Any, velocity: Any, base_velocity: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def matrices(
+    program: Program, position: Any, velocity: Any, base_velocity: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """D, bD, Y, bY of one sample as dense matrices over the vector of `flatten`; equations by link, then motions without the base's."""
     x = (jnp.asarray(v, dtype=float) for v in (position, velocity, base_velocity))
     return tuple(np.asarray(m) for m in _matrices(shape(program), tables(program), *x))  # type: ignore[return-value]

@@ -47,7 +47,11 @@ def _at(signal: Signal, seconds: np.ndarray, time: np.ndarray) -> np.ndarray:
         bad = time != seconds[0]
     else:
         exact = np.isin(time, seconds)
-        bad = ~exact & ((time < seconds[0] - 0.5 * step) | (time > seconds[-1] + 0.5 * step) | (seconds[right] - seconds[right - 1] > 2.5 * step))
+        bad = ~exact & (
+            (time < seconds[0] - 0.5 * step)
+            | (time > seconds[-1] + 0.5 * step)
+            | (seconds[right] - seconds[right - 1] > 2.5 * step)
+        )
     out[bad] = np.nan
     return out
 
@@ -76,7 +80,9 @@ def _derivatives(time: np.ndarray, values: np.ndarray, span: float) -> tuple[np.
 def _joint_columns(signal: Signal, joints: tuple[str, ...]) -> np.ndarray:
     missing = [j for j in joints if j not in signal.columns]
     if missing:
-        raise EstimationError(f"{signal.name}: no column for joint '{missing[0]}'{f' and {len(missing) - 1} more' if len(missing) > 1 else ''}. Its columns are {', '.join(signal.columns[:8])}.")
+        raise EstimationError(
+            f"{signal.name}: no column for joint '{missing[0]}'{f' and {len(missing) - 1} more' if len(missing) > 1 else ''}. Its columns are {', '.join(signal.columns[:8])}."
+        )
     return np.array([signal.columns.index(j) for j in joints], int)
 
 
@@ -124,7 +130,9 @@ def samples_of(program: Program, window: Window) -> Samples:
         elif len(signal.columns) == sensor.size:
             y[:, at] = cache[key]
         else:
-            raise EstimationError(f"{key}: {len(signal.columns)} columns, but sensor '{name}' ({sensor.type}) has {sensor.size} numbers.")
+            raise EstimationError(
+                f"{key}: {len(signal.columns)} columns, but sensor '{name}' ({sensor.type}) has {sensor.size} numbers."
+            )
         gone = int(np.isnan(y[:, at]).any(1).sum())
         if gone:
             notes.append(f'{name}: nothing at {gone} of {len(time)} samples; they go without it.')
@@ -145,7 +153,9 @@ def samples_of(program: Program, window: Window) -> Samples:
         om = np.zeros((len(time), 3))
         om[good] = base_velocity_from_gyroscopes(program, q[good], dq[good], y[good])
     if not good.any():
-        raise EstimationError('There is no time at which positions, velocities and the angular velocity of the base are all known.')
+        raise EstimationError(
+            'There is no time at which positions, velocities and the angular velocity of the base are all known.'
+        )
     if not good.all():
         notes.append(f'{int((~good).sum())} of {len(time)} samples have no complete state and were left out.')
     return Samples(time[good], q[good], dq[good], om[good], y[good], tuple(notes))
@@ -214,7 +224,11 @@ class WrenchEstimate:
 
     def save(self, path: str | Path) -> Path:
         """Write time, wrenches and torques with standard deviations to an ``.npz`` file."""
-        out: dict[str, Any] = {'time': self.time, 'joint_torques': self.joint_torques, 'joint_accelerations': self.posterior.joint_accelerations}
+        out: dict[str, Any] = {
+            'time': self.time,
+            'joint_torques': self.joint_torques,
+            'joint_accelerations': self.posterior.joint_accelerations,
+        }
         out['joint_names'] = np.array(self.posterior.program.joint_names)
         for link in self.links:
             out[f'wrench/{link}'] = self.wrench(link)
@@ -245,12 +259,16 @@ def estimate_wrenches(
     report = observe(program)
     data = samples_of(program, window)
     if not np.isfinite(data.measurements).any():
-        raise EstimationError(f'None of the {len(setup.sensors)} sensors has a sample in this recording; it has {", ".join(window)}.')
+        raise EstimationError(
+            f'None of the {len(setup.sensors)} sensors has a sample in this recording; it has {", ".join(window)}.'
+        )
     wanted = default_blocks(program) if blocks is None else tuple(Block(*b) for b in blocks)
     parts, squares, degrees, lost = [], [], [], []
     for begin in range(0, len(data.time), chunk):
         at = slice(begin, begin + chunk)
-        found, square, degree, out = solve_gated(program, data.position[at], data.velocity[at], data.base_velocity[at], data.measurements[at], wanted, twin=twin)
+        found, square, degree, out = solve_gated(
+            program, data.position[at], data.velocity[at], data.base_velocity[at], data.measurements[at], wanted, twin=twin
+        )
         parts.append(found), squares.append(square), degrees.append(degree), lost.append(out)
     gated = [x.sensor.name for x in program.terms if x.sensor.gate is not None]
     square, degree, out = (np.concatenate(x) for x in (squares, degrees, lost))
@@ -259,7 +277,9 @@ def estimate_wrenches(
     joined = Sweep(*(np.concatenate([np.asarray(getattr(p.sweep, f)) for p in parts]) for f in Sweep._fields))
     inputs = (data.position, data.velocity, data.base_velocity, data.measurements, _weights(parts, len(program.terms)))
     posterior = Posterior(program, joined, wanted, inputs)
-    return WrenchEstimate(data.time, posterior, report, {n: int(out[:, c].sum()) for c, n in enumerate(gated)}, misfit, data.notes)
+    return WrenchEstimate(
+        data.time, posterior, report, {n: int(out[:, c].sum()) for c, n in enumerate(gated)}, misfit, data.notes
+    )
 
 
 def _weights(parts: list[Posterior], sensors: int) -> np.ndarray:

@@ -52,7 +52,11 @@ def base_velocity_from_gyroscopes(program: Program, position: Any, velocity: Any
             f'The angular velocity of the base is not known in sample {blind[0]}: no gyroscope tells it. Give base_velocity, add a gyroscope, or say floating: false.'
         )
     t = equations.tables(program)
-    return np.asarray(_base_velocity(equations.shape(program))(t, np.asarray(position, float), np.asarray(velocity, float), np.nan_to_num(y), weight))
+    return np.asarray(
+        _base_velocity(equations.shape(program))(
+            t, np.asarray(position, float), np.asarray(velocity, float), np.nan_to_num(y), weight
+        )
+    )
 
 
 def default_blocks(program: Program) -> tuple[Block, ...]:
@@ -106,20 +110,24 @@ class WrenchSample:
         for quantity, of in self.posterior.blocks:
             if quantity == 'external_wrench':
                 w, s = self.wrench(of), self.deviation(quantity, of)
-                lines.append(f"{of}: force {w[:3].round(3).tolist()} ± {s[:3].round(3).tolist()} N, moment {w[3:].round(3).tolist()} ± {s[3:].round(3).tolist()} N m")
+                lines.append(
+                    f'{of}: force {w[:3].round(3).tolist()} ± {s[:3].round(3).tolist()} N, moment {w[3:].round(3).tolist()} ± {s[3:].round(3).tolist()} N m'
+                )
         return '\n'.join([*lines, *self.notes])
 
 
 class WrenchEstimator:
     """Problem 1 for a live system.
 
-        estimator = WrenchEstimator(model, setup)
-        print(estimator.observability)
-        sample = estimator.step({'l_arm_ft': wrench, ...}, position, velocity)
-        sample.wrench('l_forearm'), sample.covariance('external_wrench', 'l_forearm')
+    estimator = WrenchEstimator(model, setup)
+    print(estimator.observability)
+    sample = estimator.step({'l_arm_ft': wrench, ...}, position, velocity)
+    sample.wrench('l_forearm'), sample.covariance('external_wrench', 'l_forearm')
     """
 
-    def __init__(self, model: Model, setup: WrenchSetup, blocks: Sequence[Block | tuple[str, str]] | None = None, twin: bool = False) -> None:
+    def __init__(
+        self, model: Model, setup: WrenchSetup, blocks: Sequence[Block | tuple[str, str]] | None = None, twin: bool = False
+    ) -> None:
         self.program = compile_wrench(model, setup)
         self.chosen = None if blocks is None else tuple(Block(*b) for b in blocks)
         self.twin = twin
@@ -180,7 +188,10 @@ class WrenchEstimator:
         size = {name: float(np.sqrt(square[0, c] / degrees[0, c])) for c, name in enumerate(gated) if degrees[0, c]}
         outliers = {name: size[name] for c, name in enumerate(gated) if out[0, c]}
         self.samples += 1
-        notes = [f"{name} gave no number and was left out of sample {self.samples}." for name in missing if name in measurements]
-        notes += [f'{name} was left out of sample {self.samples}: it is {x:.1f} standard deviations from what the others say.' for name, x in outliers.items()]
+        notes = [f'{name} gave no number and was left out of sample {self.samples}.' for name in missing if name in measurements]
+        notes += [
+            f'{name} was left out of sample {self.samples}: it is {x:.1f} standard deviations from what the others say.'
+            for name, x in outliers.items()
+        ]
         notes += self.observability.sentences
         return WrenchSample(found, missing, outliers, size, tuple(notes))

@@ -44,6 +44,7 @@ class _Past:
     cross: np.ndarray
     """Covariance of this state and the predicted next one."""
 
+
 class StateFilter:
     """Problem 2 from sample to sample.
 
@@ -52,7 +53,14 @@ class StateFilter:
     noise. ``lag`` samples are kept for `smoothed`.
     """
 
-    def __init__(self, program: Program, encoder_noise: tuple[float, float] | None = None, rate_change: float = 5.0, lag: int = 10, blocks: Sequence[Block | tuple[str, str]] = ()) -> None:
+    def __init__(
+        self,
+        program: Program,
+        encoder_noise: tuple[float, float] | None = None,
+        rate_change: float = 5.0,
+        lag: int = 10,
+        blocks: Sequence[Block | tuple[str, str]] = (),
+    ) -> None:
         if lag < 0 or rate_change <= 0:
             raise EstimationError(f'lag is {lag} and rate_change is {rate_change}; lag must be at least 0, rate_change positive.')
         self.program, self.lag, self.blocks = program, int(lag), tuple(blocks)
@@ -69,15 +77,21 @@ class StateFilter:
         q, dq = np.asarray(position, dtype=float), np.asarray(velocity, dtype=float)
         seen = np.concatenate([q, dq])
         if seen.shape != (2 * n,):
-            raise EstimationError(f'{q.size} positions and {dq.size} velocities; {n} of each are needed, NaN where one is missing.')
+            raise EstimationError(
+                f'{q.size} positions and {dq.size} velocities; {n} of each are needed, NaN where one is missing.'
+            )
         std = np.repeat(self.noise, n)
         there = np.isfinite(seen)
         if self.last is None:
             if not there[:n].all():
-                raise EstimationError(f"The first sample has no position of joint '{program.joint_names[int(np.flatnonzero(~there[:n])[0])]}': the filter cannot start.")
+                raise EstimationError(
+                    f"The first sample has no position of joint '{program.joint_names[int(np.flatnonzero(~there[:n])[0])]}': the filter cannot start."
+                )
             om = np.zeros(3) if base_velocity is None else np.asarray(base_velocity, dtype=float)
             mean = np.concatenate([q, np.nan_to_num(dq), om[: nx - 2 * n]])
-            wide = np.concatenate([std[:n], np.where(there[n:], std[n:], 10.0), np.full(nx - 2 * n, 1.0 if base_velocity is not None else 10.0)])
+            wide = np.concatenate(
+                [std[:n], np.where(there[n:], std[n:], 10.0), np.full(nx - 2 * n, 1.0 if base_velocity is not None else 10.0)]
+            )
             P = np.diag(wide**2)
         else:
             h = time - self.time
@@ -149,7 +163,16 @@ class StateTrack:
         return np.sqrt(np.diagonal(self.covariance, axis1=1, axis2=2))
 
 
-def track_states(program: Program, time: Any, position: Any, velocity: Any, measurements: Any, base_velocity: Any = None, lag: int = 0, **options: Any) -> StateTrack:
+def track_states(
+    program: Program,
+    time: Any,
+    position: Any,
+    velocity: Any,
+    measurements: Any,
+    base_velocity: Any = None,
+    lag: int = 0,
+    **options: Any,
+) -> StateTrack:
     """Run the filter over a recording; with ``lag`` > 0 every state is that given also the ``lag`` samples after it."""
     t = np.asarray(time, dtype=float)
     filter_ = StateFilter(program, lag=lag, **options)

@@ -43,7 +43,11 @@ class Learned:
     """Groups that ended at their floor: the data do not separate their noise from the signal, or there is none."""
 
     def __str__(self) -> str:
-        how = f'Converged in {len(self.evidence) - 1} steps' if self.converged else f'Not converged in {len(self.evidence) - 1} steps: raise iterations='
+        how = (
+            f'Converged in {len(self.evidence) - 1} steps'
+            if self.converged
+            else f'Not converged in {len(self.evidence) - 1} steps: raise iterations='
+        )
         lines = [f'{how}; log evidence {self.evidence[0]:.6g} -> {self.evidence[-1]:.6g}.']
         lines += [f'  {name:<28} ± {np.array2string(np.asarray(x), precision=4)}' for name, x in self.deviations.items()]
         lines += [f'  {name}: at its floor; the recording cannot tell its noise from the signal.' for name in self.floored]
@@ -72,7 +76,9 @@ def _groups(setup: WrenchSetup, learn: Sequence[str] | None) -> dict[str, list[i
     for name, members in found.items():
         types = {setup.sensors[s].type for s in members}
         if len(types) > 1:
-            raise EstimationError(f"The sensors that share '{name}' are of types {', '.join(sorted(types))}; one covariance needs one type.")
+            raise EstimationError(
+                f"The sensors that share '{name}' are of types {', '.join(sorted(types))}; one covariance needs one type."
+            )
     if learn is None:
         return found
     known = [*found, *MODEL_NOISE]
@@ -82,7 +88,9 @@ def _groups(setup: WrenchSetup, learn: Sequence[str] | None) -> dict[str, list[i
     return {name: members for name, members in found.items() if name in learn}
 
 
-def _expect(program: Program, data: tuple, groups: Mapping[str, list[int]], model: Sequence[str], chunk: int) -> tuple[float, dict[str, np.ndarray], dict[str, int]]:
+def _expect(
+    program: Program, data: tuple, groups: Mapping[str, list[int]], model: Sequence[str], chunk: int
+) -> tuple[float, dict[str, np.ndarray], dict[str, int]]:
     """Log evidence, and sum of second moments and number of samples of each group."""
     sensors = sorted({s for members in groups.values() for s in members})
     pairs = sensor_blocks(program, sensors)
@@ -161,7 +169,10 @@ def _leap(x0: Mapping, x1: Mapping, x2: Mapping, shape: str, floors: Mapping[str
     alpha = -min(max(size[0] / size[1], 1.0), 64.0)
     if alpha == -1.0:
         return None
-    return {name: _shaped(_log(logs[0][name] - 2 * alpha * r[name] + alpha**2 * v[name], back=True), shape, floors[name])[0] for name in x0}
+    return {
+        name: _shaped(_log(logs[0][name] - 2 * alpha * r[name] + alpha**2 * v[name], back=True), shape, floors[name])[0]
+        for name in x0
+    }
 
 
 def learn_covariances(

@@ -37,7 +37,7 @@ class ContactEvidence:
 
     def __str__(self) -> str:
         best = self.link
-        return f"{f'The robot is touched on {best}' if best else 'Nothing touches the robot'} (probability {self.probabilities[best]:.3f})."
+        return f'{f"The robot is touched on {best}" if best else "Nothing touches the robot"} (probability {self.probabilities[best]:.3f}).'
 
 
 def locate_contact(

@@ -11,7 +11,12 @@ from multibody_estimation.wrench.program import Program
 
 __all__ = ['Observability', 'observe']
 
-WORDS = {'acceleration': 'the acceleration of', 'external': 'the external wrench of', 'transmitted': 'the joint wrench of', 'joint': 'the acceleration of joint'}
+WORDS = {
+    'acceleration': 'the acceleration of',
+    'external': 'the external wrench of',
+    'transmitted': 'the joint wrench of',
+    'joint': 'the acceleration of joint',
+}
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,12 @@ class Observability:
     def __str__(self) -> str:
         if self.complete:
             return f'Sensors and equations determine all {self.variables} variables.'
-        return '\n'.join([f'Sensors and equations determine {self.rank} of {self.variables} variables; priors alone decide the rest:', *(f'  {s}' for s in self.sentences)])
+        return '\n'.join(
+            [
+                f'Sensors and equations determine {self.rank} of {self.variables} variables; priors alone decide the rest:',
+                *(f'  {s}' for s in self.sentences),
+            ]
+        )
 
 
 def _blocks(program: Program) -> list[tuple[str, str, slice]]:
@@ -65,7 +75,9 @@ def observe(program: Program, position: Any = None, tolerance: float = 1e-8) -> 
     place = {(kind, name): np.arange(at.start, at.stop) for kind, name, at in blocks}
     names = program.link_names
     others = [name for k, name in enumerate(names) if k != base]
-    dependent = np.concatenate([place[kind, name] for kind in ('acceleration', 'transmitted') for name in others] or [np.zeros(0, int)])
+    dependent = np.concatenate(
+        [place[kind, name] for kind in ('acceleration', 'transmitted') for name in others] or [np.zeros(0, int)]
+    )
     chosen = [place['acceleration', names[base]]] if program.floating else []
     chosen += [place['external', names[k]] for k in sorted(touched)] + [place['joint', name] for name in program.joint_names]
     independent = np.concatenate(chosen or [np.zeros(0, int)])
@@ -107,19 +119,33 @@ def _say(null: np.ndarray, blocks: list[tuple[str, str, slice]]) -> tuple[tuple[
         groups.append(group)
     sentences = []
     for group in groups:
-        for named in ([g for g in group if g[0] == 'external'], [g for g in group if g[0] == 'joint'], [g for g in group if g[0] == 'acceleration']):
-            if not named or (named[0][0] == 'acceleration' and len(named) < len(group) and any(g[0] != 'acceleration' and g[0] != 'transmitted' for g in group)):
+        for named in (
+            [g for g in group if g[0] == 'external'],
+            [g for g in group if g[0] == 'joint'],
+            [g for g in group if g[0] == 'acceleration'],
+        ):
+            if not named or (
+                named[0][0] == 'acceleration'
+                and len(named) < len(group)
+                and any(g[0] != 'acceleration' and g[0] != 'transmitted' for g in group)
+            ):
                 continue  # accelerations that follow from joints or contacts need no sentence of their own
             missing = int((np.linalg.svd(np.concatenate([null[g[2]] for g in named]), compute_uv=False) > 1e-6).sum())
             total = sum(g[2].stop - g[2].start for g in named)
             words = _listed([f"{WORDS[g[0]]} '{g[1]}'" for g in named])
             words = words[0].upper() + words[1:]
             if named[0][0] == 'external' and len(named) > 1:
-                sentences.append(f'{words} cannot be told apart: {missing} of their {total} numbers follow from priors alone. Add a force/torque or skin sensor between them, or name fewer contacts.')
+                sentences.append(
+                    f'{words} cannot be told apart: {missing} of their {total} numbers follow from priors alone. Add a force/torque or skin sensor between them, or name fewer contacts.'
+                )
             elif named[0][0] == 'external':
-                sentences.append(f'{words}: {missing} of its {total} numbers follow from priors alone. Add a sensor that feels it.')
+                sentences.append(
+                    f'{words}: {missing} of its {total} numbers follow from priors alone. Add a sensor that feels it.'
+                )
             else:
-                sentences.append(f'{words}: {missing} of {total} numbers follow from priors alone. Add accelerometers, or joint accelerations.')
+                sentences.append(
+                    f'{words}: {missing} of {total} numbers follow from priors alone. Add accelerometers, or joint accelerations.'
+                )
     return tuple(sentences), tuple((b[0], b[1]) for b in loose)
 
 

@@ -16,7 +16,12 @@ from multibody_estimation.wrench.program import Program
 
 __all__ = ['normalised', 'predicted_covariance', 'sensor_blocks', 'solve_gated']
 
-TELLS = {'acceleration': 'acceleration', 'transmitted': 'joint_wrench', 'external': 'external_wrench', 'joint': 'joint_acceleration'}
+TELLS = {
+    'acceleration': 'acceleration',
+    'transmitted': 'joint_wrench',
+    'external': 'external_wrench',
+    'joint': 'joint_acceleration',
+}
 
 
 def sensor_blocks(program: Program, sensors: list[int]) -> tuple[tuple[int, int], ...]:
@@ -39,7 +44,9 @@ def predicted_covariance(program: Program, s: int, pairs: tuple[tuple[int, int],
     return x.Y @ P @ x.Y.T
 
 
-def normalised(found: Posterior, sensors: list[int], pairs: tuple[tuple[int, int], ...], covariances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def normalised(
+    found: Posterior, sensors: list[int], pairs: tuple[tuple[int, int], ...], covariances: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Squared normalised residual and its degrees of freedom of each sensor; (N, len(sensors)) each; 0 and 0 where missing."""
     program, r = found.program, found.residuals
     square, degrees = np.zeros((len(r), len(sensors))), np.zeros((len(r), len(sensors)), int)
@@ -58,7 +65,16 @@ def normalised(found: Posterior, sensors: list[int], pairs: tuple[tuple[int, int
     return square, degrees
 
 
-def solve_gated(program: Program, position: Any, velocity: Any, base_velocity: Any, measurements: Any, blocks: Any = (), rounds: int = 4, twin: bool = False) -> tuple[Posterior, np.ndarray, np.ndarray, np.ndarray]:
+def solve_gated(
+    program: Program,
+    position: Any,
+    velocity: Any,
+    base_velocity: Any,
+    measurements: Any,
+    blocks: Any = (),
+    rounds: int = 4,
+    twin: bool = False,
+) -> tuple[Posterior, np.ndarray, np.ndarray, np.ndarray]:
     """Solve; in each sample leave out the worst sensor beyond its gate, and solve again, at most ``rounds`` times.
 
     Returns the posterior, the square and the degrees of freedom of each gated sensor's normalised residual as they were when it was

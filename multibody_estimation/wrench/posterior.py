@@ -104,14 +104,18 @@ def _objective(shape: equations.Shape, t: Tables, out: Sweep, residual: Any, wei
         told = rows.Y * flat[:, None]
         pull = jax.ops.segment_sum(told, rows.target * m + rows.node, 5 * m).reshape(5, m, 6)
         l, e = multipliers[:, :6], multipliers[:, 6:]
-        u = ((pull[2] - l)[:, None] * jnp.swapaxes(t.node['Cx'], 1, 2)).sum(-1)  # C'u: quadratic form of the external wrench's prior
+        u = ((pull[2] - l)[:, None] * jnp.swapaxes(t.node['Cx'], 1, 2)).sum(
+            -1
+        )  # C'u: quadratic form of the external wrench's prior
         v = pull[3][:, 0] + (t.node['S'] * e).sum(-1)
 
         def form(matrix, x):
             return (x * (matrix * x[:, None]).sum(-1)).sum()
 
         total = form(t.node['Sne'], l) + form(t.node['Sa'], e) + (u * u).sum() + (t.node['pqp'] * v * v).sum()
-        total = total + form(t.node['Jp'], a) - 2 * (t.node['jp'] * a).sum() + form(t.node['Lp'], f) - 2 * (t.node['lp'] * f).sum()
+        total = (
+            total + form(t.node['Jp'], a) - 2 * (t.node['jp'] * a).sum() + form(t.node['Lp'], f) - 2 * (t.node['lp'] * f).sum()
+        )
         return total + (r * pr).sum(), (w * t.constant).sum()
 
     return jax.vmap(one)(out.accelerations, out.transmitted, out.multipliers, residual, weights)
@@ -165,7 +169,9 @@ class Posterior:
         """Marginal covariance of a block that was asked for; (N, 6, 6), or (N, 1, 1) for a joint."""
         wanted = Block(quantity, of)
         if wanted not in self.blocks:
-            raise EstimationError(f'The covariance of {quantity} of {of} was not asked for. Known: {", ".join(f"{q} of {x}" for q, x in self.blocks) or "none"}.')
+            raise EstimationError(
+                f'The covariance of {quantity} of {of} was not asked for. Known: {", ".join(f"{q} of {x}" for q, x in self.blocks) or "none"}.'
+            )
         C = np.asarray(self.sweep.covariances)[:, self.blocks.index(wanted)]
         if quantity == 'joint_acceleration':
             return C[:, :1, :1]
@@ -197,14 +203,18 @@ def measured(program: Program, values: Any, weights: Any = None) -> tuple[np.nda
     """Check measurements (N, ny): a sensor with a number that is not finite counts as missing in that sample."""
     y = np.array(values, dtype=float)
     if y.ndim != 2 or y.shape[1] != program.setup.size:
-        raise EstimationError(f'The measurements have shape {y.shape}; (samples, {program.setup.size}) is needed: {_listed(program)}.')
+        raise EstimationError(
+            f'The measurements have shape {y.shape}; (samples, {program.setup.size}) is needed: {_listed(program)}.'
+        )
     starts = [x.row for x in program.terms]
     there = np.logical_and.reduceat(np.isfinite(y), starts, axis=1) if starts else np.ones((len(y), 0), bool)
     if weights is None:
         return y, None if there.all() else there.astype(float)
     w = np.asarray(weights, dtype=float)
     if w.shape != (len(y), len(program.terms)) or not np.isfinite(w).all() or (w < 0).any():
-        raise EstimationError(f'The weights must be finite, not negative, of shape {(len(y), len(program.terms))}: one per sensor and sample.')
+        raise EstimationError(
+            f'The weights must be finite, not negative, of shape {(len(y), len(program.terms))}: one per sensor and sample.'
+        )
     w = np.where(there, w, 0.0)
     return y, None if (w == 1).all() else w
 
@@ -225,13 +235,19 @@ def checked_state(program: Program, position: Any, velocity: Any, base_velocity:
     ):
         x = np.asarray(x, dtype=float)
         if x.ndim != 2 or x.shape[1] != width:
-            raise EstimationError(f'The {what} has shape {x.shape}; (samples, {width}) is needed: {", ".join(names[:6])}{", ..." if len(names) > 6 else ""}.')
+            raise EstimationError(
+                f'The {what} has shape {x.shape}; (samples, {width}) is needed: {", ".join(names[:6])}{", ..." if len(names) > 6 else ""}.'
+            )
         bad = np.argwhere(~np.isfinite(x))
         if len(bad):
-            raise EstimationError(f"The {what} of '{names[bad[0][1]]}' is {x[tuple(bad[0])]} in sample {bad[0][0]}. Leave that sample out, or fill it in: without it nothing can be told.")
+            raise EstimationError(
+                f"The {what} of '{names[bad[0][1]]}' is {x[tuple(bad[0])]} in sample {bad[0][0]}. Leave that sample out, or fill it in: without it nothing can be told."
+            )
         out.append(x)
     if len({len(x) for x in out}) > 1:
-        raise EstimationError(f'{len(out[0])} positions, {len(out[1])} velocities and {len(out[2])} base velocities do not fit together.')
+        raise EstimationError(
+            f'{len(out[0])} positions, {len(out[1])} velocities and {len(out[2])} base velocities do not fit together.'
+        )
     return out[0], out[1], out[2]
 
 
@@ -262,11 +278,15 @@ def solve(
     out = compiled(program.layout, select, multipliers, twin)(program.table, q, dq, om, y, w, None)
     if not np.isfinite(np.asarray(out.log_determinant)).all():
         bad = int(np.flatnonzero(~np.isfinite(np.asarray(out.log_determinant)))[0])
-        raise EstimationError(f'Sample {bad}: priors and sensors do not determine the dynamics (an information matrix is not positive). Give contact-free links or the equations some noise.')
+        raise EstimationError(
+            f'Sample {bad}: priors and sensors do not determine the dynamics (an information matrix is not positive). Give contact-free links or the equations some noise.'
+        )
     return Posterior(program, out, chosen, (q, dq, om, y, w))
 
 
-def log_evidence(program: Program, position: Any, velocity: Any, base_velocity: Any, measurements: Any, weights: Any = None, twin: bool = False) -> np.ndarray:
+def log_evidence(
+    program: Program, position: Any, velocity: Any, base_velocity: Any, measurements: Any, weights: Any = None, twin: bool = False
+) -> np.ndarray:
     """log p(y) of each sample (design page, section 5), by one sweep with and one without the measurements; (N,)."""
     found = solve(program, position, velocity, base_velocity, measurements, weights, twin=twin, multipliers=True)
     return evidence_of(found, twin)

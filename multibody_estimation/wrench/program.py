@@ -79,7 +79,9 @@ def _contacts(model: Model, setup: WrenchSetup, nodes: Nodes) -> dict[int, Prior
     for name, prior in setup.contacts.items():
         k, R, p = nodes.frames[model.link_index(name)]
         if k in found:
-            raise EstimationError(f"contacts names '{name}', but '{model.link_names[nodes.links[k]]}', the body that holds it, already is a contact. Name it once.")
+            raise EstimationError(
+                f"contacts names '{name}', but '{model.link_names[nodes.links[k]]}', the body that holds it, already is a contact. Name it once."
+            )
         mean, C = _prior(prior, 6, f"the external wrench of '{name}'", True)
         X = np.linalg.inv(force_matrix(R, p))
         found[k] = Prior(X @ C @ X.T, X @ mean)
@@ -176,7 +178,9 @@ def _gravity(model: Model, setup: WrenchSetup, floating: bool) -> np.ndarray:
             raise EstimationError(f'gravity is {setup.gravity}; three finite numbers are needed [m/s^2].')
         return g
     if not floating and setup.base and setup.base != model.link_names[0]:
-        raise EstimationError(f"The fixed base '{setup.base}' is not the model's base '{model.link_names[0]}': give gravity in the frame of '{setup.base}'.")
+        raise EstimationError(
+            f"The fixed base '{setup.base}' is not the model's base '{model.link_names[0]}': give gravity in the frame of '{setup.base}'."
+        )
     return np.asarray(true_gravity(model), dtype=float)
 
 

@@ -48,7 +48,9 @@ def sensor_terms(model: Model, setup: WrenchSetup, nodes: Nodes) -> tuple[Term, 
 
 def _link(model: Model, sensor: WrenchSensor, name: str) -> int:
     if name not in model.link_names:
-        raise EstimationError(f"{sensor.where} is on link '{name}', which the model does not have.{did_you_mean(name, model.link_names)}")
+        raise EstimationError(
+            f"{sensor.where} is on link '{name}', which the model does not have.{did_you_mean(name, model.link_names)}"
+        )
     return model.link_index(name)
 
 
@@ -92,10 +94,14 @@ def _term(model: Model, nodes: Nodes, sensor: WrenchSensor, row: int) -> Term:
 def _force_torque(model: Model, nodes: Nodes, sensor: WrenchSensor, row: int, R: np.ndarray, p: np.ndarray) -> Term:
     s, none = model.structure, np.zeros((6, 6))
     if sensor.sub_mass is not None:  # the rest of the split link feels the sensor's wrench
-        return Term(sensor, 'transmitted', nodes.of_link[nodes.frames[model.link_index(sensor.on)][0]], row, force_matrix(R, p), none)
+        return Term(
+            sensor, 'transmitted', nodes.of_link[nodes.frames[model.link_index(sensor.on)][0]], row, force_matrix(R, p), none
+        )
     known = [n for n in nodes.joint_names if n]
     if sensor.on not in known:
-        raise EstimationError(f"{sensor.where} is in joint '{sensor.on}', which is not there between two bodies of the model.{did_you_mean(sensor.on, known)}")
+        raise EstimationError(
+            f"{sensor.where} is in joint '{sensor.on}', which is not there between two bodies of the model.{did_you_mean(sensor.on, known)}"
+        )
     carried = s.link_joint_names.index(sensor.on)  # the joint's child in the model
     child = nodes.links[nodes.joint_names.index(sensor.on)]  # the joint's child seen from the base
     other = s.parents[carried] if child == carried else carried
@@ -105,10 +111,14 @@ def _force_torque(model: Model, nodes: Nodes, sensor: WrenchSensor, row: int, R:
     acts = _link(model, sensor, sensor.acts_on) if sensor.acts_on else carried
     for link in (frame, acts):
         if link not in (child, other):
-            raise EstimationError(f"{sensor.where}: link '{s.link_names[link]}' is not at joint '{sensor.on}', which joins '{s.link_names[child]}' and '{s.link_names[other]}'.")
+            raise EstimationError(
+                f"{sensor.where}: link '{s.link_names[link]}' is not at joint '{sensor.on}', which joins '{s.link_names[child]}' and '{s.link_names[other]}'."
+            )
     if frame != child:
         if node.kind:
-            raise EstimationError(f"{sensor.where}: joint '{sensor.on}' moves, and the sensor's frame is not on the side of '{s.link_names[child]}'. Choose another base, or give frame_link.")
+            raise EstimationError(
+                f"{sensor.where}: joint '{sensor.on}' moves, and the sensor's frame is not on the side of '{s.link_names[child]}'. Choose another base, or give frame_link."
+            )
         # The frame stands in the parent: express it in the child.
         R, p = node.rotation.T @ R, node.rotation.T @ (p - node.position)
     sign = 1.0 if acts == child else -1.0

@@ -38,7 +38,9 @@ def covariance_matrix(noise: Any, size: int, where: str, zero: bool = False) -> 
         raise EstimationError(f'{where}: its noise has {x.size} numbers; 1 or {size} standard deviations are needed.')
     std = np.broadcast_to(x.ravel(), (size,))
     if (std < 0).any() or (not zero and (std == 0).any()):
-        raise EstimationError(f'{where}: its noise is {std.tolist()}; a standard deviation must be {"at least zero" if zero else "positive"}.')
+        raise EstimationError(
+            f'{where}: its noise is {std.tolist()}; a standard deviation must be {"at least zero" if zero else "positive"}.'
+        )
     return np.diag(std**2)
 
 

@@ -34,14 +34,23 @@ def model_sensors(model: Model, noise: Mapping[str, Any], gate: float | None = N
         if kind not in known:
             raise EstimationError(f"A model has no sensors of type '{kind}'.{did_you_mean(kind, known)}")
     for i, (name, kind) in enumerate(zip(s.sensor_names, s.sensor_types)):
-        pose = {'position': tuple(float(x) for x in model.sensor_position[i]), 'rpy': tuple(float(x) for x in model.sensor_rpy[i])}
+        pose = {
+            'position': tuple(float(x) for x in model.sensor_position[i]),
+            'rpy': tuple(float(x) for x in model.sensor_rpy[i]),
+        }
         link = s.link_names[s.sensor_links[i]]
         if kind == 'force_torque' and kind in noise:
             acts = s.link_names[s.sensor_acts_on[i]]
-            out.append(WrenchSensor(name, kind, s.sensor_joints[i], noise[kind], **pose, frame_link=link, acts_on=acts, gate=gate, share=kind))
+            out.append(
+                WrenchSensor(
+                    name, kind, s.sensor_joints[i], noise[kind], **pose, frame_link=link, acts_on=acts, gate=gate, share=kind
+                )
+            )
         for part, end in (('accelerometer', '_acc'), ('gyroscope', '_gyr')):
             if part in noise and kind in (part, 'imu'):
-                out.append(WrenchSensor(name + (end if kind == 'imu' else ''), part, link, noise[part], **pose, gate=gate, share=part))
+                out.append(
+                    WrenchSensor(name + (end if kind == 'imu' else ''), part, link, noise[part], **pose, gate=gate, share=part)
+                )
     return tuple(out)
 
 
@@ -119,7 +128,9 @@ def setup_from_dict(content: Any, model: Model | None = None, lines: '_Lines | N
         x = _mapping(x, lines, 'joint_sensors', kind)
         _known(x, ('noise', 'signal'), lines, 'joint_sensors', kind)
         if kind not in ('joint_acceleration', 'joint_torque'):
-            raise EstimationError(f"{lines.say('joint_sensors', kind)}'{kind}' is no sensor of joints.{did_you_mean(kind, ['joint_acceleration', 'joint_torque'])}")
+            raise EstimationError(
+                f"{lines.say('joint_sensors', kind)}'{kind}' is no sensor of joints.{did_you_mean(kind, ['joint_acceleration', 'joint_torque'])}"
+            )
         sensors += joint_sensors(model, kind, _noise(x, lines, 'joint_sensors', kind), str(x.get('signal', '')))  # type: ignore[arg-type]
     named = {s.name: i for i, s in enumerate(sensors)}
     for name, x in _mapping(content.get('sensors'), lines, 'sensors').items():
@@ -148,7 +159,9 @@ def setup_from_dict(content: Any, model: Model | None = None, lines: '_Lines | N
         if isinstance(contacts, list):
             contacts = {str(name): {} for name in contacts}
         usual = {'std': [200.0] * 3 + [50.0] * 3}
-        more['contacts'] = {str(k): _prior(x or usual, lines, 'contacts', str(k)) for k, x in _mapping(contacts, lines, 'contacts').items()}
+        more['contacts'] = {
+            str(k): _prior(x or usual, lines, 'contacts', str(k)) for k, x in _mapping(contacts, lines, 'contacts').items()
+        }
     for key in ('joint_acceleration', 'acceleration', 'joint_wrench'):
         if key in content:
             more[key] = {str(k): _prior(x, lines, key, str(k)) for k, x in _mapping(content[key], lines, key).items()}
@@ -162,7 +175,9 @@ def setup_from_dict(content: Any, model: Model | None = None, lines: '_Lines | N
 def _known(content: Mapping, keys: tuple[str, ...], lines: _Lines, *at: str) -> None:
     for key in content:
         if key not in keys:
-            raise EstimationError(f"{lines.say(*at, str(key))}there is no key '{key}'{' in ' + '.'.join(at) if at else ''}.{did_you_mean(str(key), keys)}")
+            raise EstimationError(
+                f"{lines.say(*at, str(key))}there is no key '{key}'{' in ' + '.'.join(at) if at else ''}.{did_you_mean(str(key), keys)}"
+            )
 
 
 def _mapping(x: Any, lines: _Lines, *at: str) -> Mapping:
@@ -185,7 +200,9 @@ def _numbers(x: Any, lines: _Lines, *at: str) -> np.ndarray:
 
 def _noise(x: Mapping, lines: _Lines, *at: str) -> np.ndarray:
     if ('noise' in x) == ('covariance' in x):
-        raise EstimationError(f'{lines.say(*at)}{".".join(at)} needs either noise (standard deviations) or covariance (a matrix).')
+        raise EstimationError(
+            f'{lines.say(*at)}{".".join(at)} needs either noise (standard deviations) or covariance (a matrix).'
+        )
     key = 'noise' if 'noise' in x else 'covariance'
     out = _numbers(x[key], lines, *at, key)
     if key == 'noise' and out.ndim > 1:
@@ -210,8 +227,12 @@ def _sensor(name: str, x: Mapping, lines: _Lines) -> WrenchSensor:
         if key not in x:
             raise EstimationError(f"{lines.say(*at)}sensor '{name}' has no {key}.")
     if x['type'] not in SENSORS:
-        raise EstimationError(f"{lines.say(*at, 'type')}sensor '{name}' has type '{x['type']}'.{did_you_mean(str(x['type']), SENSORS)}")
-    more: dict[str, Any] = {key: tuple(_numbers(x[key], lines, *at, key).tolist()) for key in ('position', 'rpy', 'normal') if key in x}
+        raise EstimationError(
+            f"{lines.say(*at, 'type')}sensor '{name}' has type '{x['type']}'.{did_you_mean(str(x['type']), SENSORS)}"
+        )
+    more: dict[str, Any] = {
+        key: tuple(_numbers(x[key], lines, *at, key).tolist()) for key in ('position', 'rpy', 'normal') if key in x
+    }
     if 'offset' in x:
         more['offset'] = _numbers(x['offset'], lines, *at, 'offset')
     if x.get('gate') is not None:
@@ -245,7 +266,9 @@ def _noise_entry(noise: Any, word: str) -> dict[str, Any]:
 
 def save_wrench_setup(setup: WrenchSetup, path: str | Path) -> Path:
     """Write a setup whole, sensors one by one; `load_wrench_setup` reads it back to the same numbers."""
-    out: dict[str, Any] = {key: getattr(setup, key) for key in ('base', 'positions', 'velocities', 'base_velocity') if getattr(setup, key)}
+    out: dict[str, Any] = {
+        key: getattr(setup, key) for key in ('base', 'positions', 'velocities', 'base_velocity') if getattr(setup, key)
+    }
     out |= {'smoothing': float(setup.smoothing), 'joint_noise': _plain(setup.joint_noise)}
     if setup.floating is not None:
         out['floating'] = setup.floating
@@ -277,8 +300,15 @@ def save_wrench_setup(setup: WrenchSetup, path: str | Path) -> Path:
         if s.type == 'skin':
             entry['normal'] = _plain(s.normal)
         if s.sub_mass is not None:
-            entry['sub_mass'] = {'mass': float(s.sub_mass.mass), 'center_of_mass': _plain(s.sub_mass.center_of_mass), 'inertia': _plain(s.sub_mass.inertia)}
+            entry['sub_mass'] = {
+                'mass': float(s.sub_mass.mass),
+                'center_of_mass': _plain(s.sub_mass.center_of_mass),
+                'inertia': _plain(s.sub_mass.inertia),
+            }
         out['sensors'][s.name] = entry
     path = Path(path)
-    path.write_text('# Sensors, contacts and noise of a wrench estimate; SI units.\n' + yaml.safe_dump(out, sort_keys=False, width=130), encoding='utf-8')
+    path.write_text(
+        '# Sensors, contacts and noise of a wrench estimate; SI units.\n' + yaml.safe_dump(out, sort_keys=False, width=130),
+        encoding='utf-8',
+    )
     return path

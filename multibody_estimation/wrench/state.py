@@ -94,7 +94,14 @@ def _linearise(shape: equations.Shape) -> Any:
             return jnp.zeros(len(y) + 1).at[t.where].add(pr)[:-1]
 
         forces = jax.vmap(told)(out.accelerations, out.transmitted, out.external, out.joint, ys)
-        everything = jnp.concatenate([out.multipliers[:, of_link, :6].reshape(count, -1), out.multipliers[:, joint_of_link, 6:].reshape(count, -1), forces], 1)
+        everything = jnp.concatenate(
+            [
+                out.multipliers[:, of_link, :6].reshape(count, -1),
+                out.multipliers[:, joint_of_link, 6:].reshape(count, -1),
+                forces,
+            ],
+            1,
+        )
         change = everything[:-1] - everything[-1]
         S = -(change[:nx] @ J)
         d = jnp.concatenate([out.accelerations, out.external, out.transmitted, out.joint[..., None]], -1)
@@ -180,7 +187,9 @@ def estimate_state(
     nx = state_size(program)
     x0, P = np.asarray(mean, dtype=float), np.asarray(covariance, dtype=float)
     if x0.shape != (nx,) or P.shape != (nx, nx):
-        raise EstimationError(f'The state has {nx} numbers (positions, velocities{", base angular velocity" if program.floating else ""}); got a mean of shape {x0.shape} and a covariance of shape {P.shape}.')
+        raise EstimationError(
+            f'The state has {nx} numbers (positions, velocities{", base angular velocity" if program.floating else ""}); got a mean of shape {x0.shape} and a covariance of shape {P.shape}.'
+        )
     if not np.isfinite(x0).all() or not np.isfinite(P).all():
         raise EstimationError('The prior of the state must be finite.')
     try:
@@ -210,7 +219,9 @@ def estimate_state(
     pq = _joint_variance(program, weights)
     for k in range(1, iterations + 1):
         o = found.sweep
-        J, lin = linearise(t, program.table, x, (o.accelerations[0], o.external[0], o.transmitted[0], o.joint[0]), clean, weights, pq)
+        J, lin = linearise(
+            t, program.table, x, (o.accelerations[0], o.external[0], o.transmitted[0], o.joint[0]), clean, weights, pq
+        )
         g = _gradient(program, t, np.asarray(J), o, r, weights)
         H = np.asarray(lin.curvature) + information
         step = -np.linalg.solve(H, g + information @ (x - x0))
@@ -228,7 +239,9 @@ def estimate_state(
             converged = True
             break
     if not converged and check and size > 1e-3:
-        raise EstimationError(f'The state estimate did not settle in {iterations} iterations (last step {size:.2g} standard deviations of the prior): check units, or the prior of the state.')
+        raise EstimationError(
+            f'The state estimate did not settle in {iterations} iterations (last step {size:.2g} standard deviations of the prior): check units, or the prior of the state.'
+        )
     cov = np.linalg.inv(H)
     return StateEstimate(program, x, 0.5 * (cov + cov.T), found, lin, objective, k, converged)
 
@@ -249,5 +262,7 @@ def _gradient(program: Program, t: posterior.Tables, J: np.ndarray, out: Any, r:
     padded = np.append(r, 0.0)[np.asarray(t.where)]
     pull = np.zeros(len(r) + 1)
     np.add.at(pull, np.asarray(t.where), weights[:, None] * np.einsum('sij,sj->si', t.precision, padded))
-    told = np.concatenate([l[list(program.nodes.of_link), :6].ravel(), l[list(program.nodes.joint_of_link), 6:].ravel(), pull[:-1]])
+    told = np.concatenate(
+        [l[list(program.nodes.of_link), :6].ravel(), l[list(program.nodes.joint_of_link), 6:].ravel(), pull[:-1]]
+    )
     return -(told @ J)

@@ -76,7 +76,9 @@ def build_nodes(model: Model, setup: WrenchSetup) -> Nodes:
     s = model.structure
     for name, kind in zip(s.joint_names, s.joint_types):
         if kind not in KINDS:
-            raise EstimationError(f"Joint '{name}' is {kind}: the wrench estimate takes revolute, prismatic and fixed joints. Replace it by a chain of those.")
+            raise EstimationError(
+                f"Joint '{name}' is {kind}: the wrench estimate takes revolute, prismatic and fixed joints. Replace it by a chain of those."
+            )
     base = model.link_index(setup.base) if setup.base else 0
     moving = {link: j for j, link in enumerate(s.joint_links)}
     neighbours: list[list[int]] = [[] for _ in s.link_names]
@@ -120,7 +122,9 @@ def build_nodes(model: Model, setup: WrenchSetup) -> Nodes:
             frames[link] = (host, R @ node.rotation, p + R @ node.position)
             continue
         k = place[link]
-        node.inertia = spatial_inertia(float(model.mass[link]), np.asarray(model.center_of_mass[link]), np.asarray(model.inertia[link]))
+        node.inertia = spatial_inertia(
+            float(model.mass[link]), np.asarray(model.center_of_mass[link]), np.asarray(model.inertia[link])
+        )
         if from_ >= 0:
             turned[k], joint_names[k] = back, s.link_joint_names[carrier]
             if carrier in moving:
@@ -133,11 +137,16 @@ def build_nodes(model: Model, setup: WrenchSetup) -> Nodes:
             node.inertia, node.inner = part, True
             nodes.append(rest)
         of_link[k] = len(nodes) - 1
-    return Nodes(tuple(nodes), links, frames, tuple(of_link), tuple(joint_of_link), tuple(of_joint), tuple(joint_names), tuple(turned))
+    return Nodes(
+        tuple(nodes), links, frames, tuple(of_link), tuple(joint_of_link), tuple(of_joint), tuple(joint_names), tuple(turned)
+    )
 
 
 def _place(model: Model, node: Node, carrier: int, turned: bool, moving: dict[int, int]) -> None:
-    R, p = rotation_from_rpy(np.asarray(model.placement_rpy[carrier], dtype=float)), np.asarray(model.placement[carrier], dtype=float)
+    R, p = (
+        rotation_from_rpy(np.asarray(model.placement_rpy[carrier], dtype=float)),
+        np.asarray(model.placement[carrier], dtype=float),
+    )
     node.rotation, node.position = (R.T, -R.T @ p) if turned else (R, p)
     if carrier not in moving:
         return
@@ -164,12 +173,18 @@ def _sub_masses(model: Model, setup: WrenchSetup, base: int) -> dict[int, np.nda
         if sensor.type != 'force_torque':
             raise EstimationError(f'{sensor.where}: only a force_torque sensor has a sub_mass.')
         if sensor.on not in model.link_names:
-            raise EstimationError(f"{sensor.where}: with sub_mass it sits inside a link; the model has no link '{sensor.on}'.{did_you_mean(sensor.on, model.link_names)}")
+            raise EstimationError(
+                f"{sensor.where}: with sub_mass it sits inside a link; the model has no link '{sensor.on}'.{did_you_mean(sensor.on, model.link_names)}"
+            )
         link = model.link_index(sensor.on)
         if link == base:
-            raise EstimationError(f"{sensor.where}: link '{sensor.on}' is the base, there is no joint before the sensor. Choose another base.")
+            raise EstimationError(
+                f"{sensor.where}: link '{sensor.on}' is the base, there is no joint before the sensor. Choose another base."
+            )
         if link in found:
-            raise EstimationError(f"{sensor.where}: link '{sensor.on}' already has a force/torque sensor with sub_mass; one per link is supported.")
+            raise EstimationError(
+                f"{sensor.where}: link '{sensor.on}' already has a force/torque sensor with sub_mass; one per link is supported."
+            )
         found[link] = _checked(part, float(model.mass[link]), sensor.where)
     return found
 

@@ -39,7 +39,7 @@ def person():
 
 @pytest.fixture(scope='module')
 def answer():
-    data = {k: v for k, v in np.load(FILE).items()}
+    data = dict(np.load(FILE).items())
     plate = np.sqrt([59, 59, 36, 2.25, 2.25, 0.56])
     sensors = (
         WrenchSensor('acc', 'accelerometer', 'torso', np.sqrt(0.001111), (0.1461, 0.0455, 0.2335), (-0.0283, -1.3298, -3.1176)),

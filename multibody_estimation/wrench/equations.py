@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from multibody_estimation._jax import jax, jnp
-from multibody_estimation.kernels.wrench_sweep import Layout, _get, _place, _put
+from multibody_estimation.kernels.wrench_sweep_twin import get, place, put
+from multibody_estimation.kernels.wrench_tables import Layout
 from multibody_estimation.wrench.program import Program
 
 __all__ = ['Dynamics', 'Residuals', 'flatten', 'matrices', 'residuals', 'unflatten']
@@ -114,8 +115,8 @@ def kinematics(shape: Shape, t: _Tables, position: Any, velocity: Any, base_velo
 
     def step(oms, x):
         i, g, qi, dqi, parent = x
-        R, p, bias, om = _place(g, qi[None], dqi[None], _get(oms, parent)[:, None])
-        return _put(oms, om[:, 0], i), (R[..., 0], p[..., 0], bias[..., 0])
+        R, p, bias, om = place(g, qi[None], dqi[None], get(oms, parent)[:, None])
+        return put(oms, om[:, 0], i), (R[..., 0], p[..., 0], bias[..., 0])
 
     start = jnp.zeros((m, 3)).at[0].set(base_velocity)
     parent = jnp.asarray(np.array(layout.parent[1:], int))

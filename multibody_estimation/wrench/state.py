@@ -56,7 +56,6 @@ def _linearise(shape: equations.Shape) -> Any:
     layout, m = shape.layout, len(shape.link)
     n, floating = layout.joints, not layout.known
     nx, nu = 2 * n + 3 * floating, n + 3 * floating
-    link = np.array(shape.link)
     of_link, joint_of_link, of_joint = (np.array(x) for x in (shape.of_link, shape.joint_of_link, shape.of_joint))
 
     def run(t: posterior.Tables, table, x, nodes_d, y, weights, pq):
@@ -213,11 +212,12 @@ def estimate_state(
         inside, _ = posterior._objective(shape, t, found.sweep, r, weights[None])
         return found, 0.5 * float(inside[0]) + 0.5 * float(((W @ (x - x0)) ** 2).sum()), r[0]
 
-    x, converged, k = x0.copy(), False, 0
+    x, converged, count = x0.copy(), False, 0
     found, objective, r = at(x)
     clean = np.nan_to_num(y[0])
     pq = _joint_variance(program, weights)
-    for k in range(1, iterations + 1):
+    for _ in range(iterations):
+        count += 1
         o = found.sweep
         J, lin = linearise(
             t, program.table, x, (o.accelerations[0], o.external[0], o.transmitted[0], o.joint[0]), clean, weights, pq
@@ -243,7 +243,7 @@ def estimate_state(
             f'The state estimate did not settle in {iterations} iterations (last step {size:.2g} standard deviations of the prior): check units, or the prior of the state.'
         )
     cov = np.linalg.inv(H)
-    return StateEstimate(program, x, 0.5 * (cov + cov.T), found, lin, objective, k, converged)
+    return StateEstimate(program, x, 0.5 * (cov + cov.T), found, lin, objective, count, converged)
 
 
 def _joint_variance(program: Program, weights: np.ndarray) -> np.ndarray:

@@ -33,7 +33,7 @@ build:  ## set up for development: packages, messages, kernels
 	@$(PYTHON) tools/set_up.py --extras test
 
 test: build  ## the whole suite
-	@$(RUN) -m pytest -n 2 -m 'not alone'
+	@$(RUN) -m pytest -n 2 --dist loadfile -m 'not alone'
 	@$(RUN) -m pytest -m alone
 
 lint: build  ## style, types

@@ -203,6 +203,45 @@ def test_commands_are_refused_while_exciting_and_stop_stops(system):
     system.node.destroy_subscription(subscription)
 
 
+def test_a_killed_recorder_loses_less_than_a_second(system, folder):
+    """kill -9 in the middle of a recording: what was flushed is readable; a new recorder goes on."""
+    import subprocess
+
+    from std_srvs.srv import Trigger
+
+    from multibody_estimation.nodes.processes import command_line
+    from multibody_estimation.recording.bag import read_bag
+
+    started = system.call(Trigger, '/recorder/start')
+    assert started.success
+    path = started.message.removeprefix('Recording to ').removesuffix('.')
+    time.sleep(3.0)
+    processes = system.processes
+    old = processes.running['recorder']
+    old.send_signal(signal.SIGKILL)
+    killed = time.time_ns()
+    old.wait(5)
+    window = read_bag(path)
+    assert (killed - int(window['encoders'].stamps[-1])) / 1e9 < 1.3, 'more than the last second was lost'
+    assert window.duration > 1.5
+    spec = next(s for s in processes.specs if s.executable == 'recorder')
+    with (folder / 'recorder.log').open('wb') as out:
+        processes.running['recorder'] = subprocess.Popen(
+            command_line(spec), env=processes.environment, stdout=out, stderr=subprocess.STDOUT
+        )
+    from multibody_estimation.srv import GetWindow
+
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        try:
+            if system.call(GetWindow, '/recorder/get_window', limit=5.0).success:
+                break
+        except EstimationError:
+            continue
+    else:
+        raise AssertionError('the new recorder does not answer')
+
+
 def test_estimator_killed_and_restarted_goes_on(system, folder):
     """Last: the estimator is killed hard; the others do not mind, and a new one works."""
     import subprocess

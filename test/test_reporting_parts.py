@@ -20,7 +20,7 @@ from multibody_estimation.reporting.figures import Series, encode, lines, matrix
 from multibody_estimation.reporting.fit_search import Trace
 from multibody_estimation.reporting.mechanism import animation, skeleton
 from multibody_estimation.reporting.page import Finding, Report, Section, Verdict, number, table
-from multibody_estimation.reporting.residuals import autocorrelation, whiteness
+from multibody_estimation.reporting.residuals import Channel, autocorrelation, whiteness
 from multibody_estimation.reporting.writing import check_writable, write_file
 
 
@@ -68,6 +68,17 @@ def test_white_noise_passes_and_colored_noise_does_not():
     assert not whiteness(colored).white
     slow = rng.normal(size=1500) + 0.6 * np.sin(np.arange(1500) / 40)
     assert not whiteness(slow).white
+
+
+def test_recordings_are_not_compared_across_their_seam():
+    rng = np.random.default_rng(3)
+    levels = np.repeat([3.0, -3.0] * 20, 20)
+    r = levels + rng.normal(size=800)
+    nothing = np.zeros(800)
+    channel = Channel('x', 'rad', np.arange(800.0), nothing, nothing, r, 1.0, None, tuple(range(20, 800, 20)))
+    c = channel.whiteness().correlation
+    pairs = [np.mean([a * b for part in np.split(r - r.mean(), 40) for a, b in zip(part[k:], part)]) for k in (1, 5)]
+    np.testing.assert_allclose(c[[0, 4]], np.array(pairs) / np.mean((r - r.mean()) ** 2), rtol=1e-9)
 
 
 def test_a_skeleton_has_its_joints_where_geometry_puts_them():

@@ -54,7 +54,7 @@ def channels_of(fit: Fit) -> list[Channel]:
                 ('rad' if turns(fit.robot.model, columns[row]) else 'm') if isinstance(sensor, Encoder) else ''
             )
             name = columns[row] if isinstance(sensor, Encoder) else f'{sensor.signal} {columns[row]}'
-            out.append(Channel(name, unit, grid.time[:used], y, estimate, white, noise, deviation))
+            out.append(Channel(name, unit, grid.time[:used], y, estimate, white, noise, deviation, grid.starts[1:-1]))
     return out
 
 

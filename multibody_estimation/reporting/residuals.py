@@ -80,6 +80,8 @@ class Channel:
     """Standard deviation of a sample in the unit above."""
     deviation: np.ndarray | None = None
     """Standard deviation of the estimate, (n,)."""
+    starts: tuple[int, ...] = ()
+    """First sample of each recording after the first one."""
 
     @property
     def rms(self) -> float:
@@ -87,7 +89,10 @@ class Channel:
         return float(np.sqrt(np.nanmean(self.residual**2)))
 
     def whiteness(self) -> Whiteness:
-        return whiteness(self.residual)
+        """Of the residuals; the last ones of a recording are not compared with the first ones of the next."""
+        gap = np.full(LAGS, np.nan)
+        parts = np.split(self.residual, self.starts)
+        return whiteness(np.concatenate([x for part in parts for x in (part, gap)][:-1]))
 
 
 def channel_figures(channel: Channel, seams: Sequence[float] = ()) -> tuple[list[Figure], list[Figure]]:

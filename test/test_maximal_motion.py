@@ -202,6 +202,8 @@ def test_a_loop_with_redundant_rows_swings_as_a_compound_pendulum():
     assert period(angle[0], np.asarray(r.time)) == pytest.approx(exact, rel=1e-4)
     np.testing.assert_allclose(angle[0], angle[3], atol=1e-4)
     assert np.abs(r.violation).max() < 5e-5
+    rigid = simulate(mechanisms.four_bar(gain=None, compliance=0.0), start, None, 3000, time_step=1e-3)
+    np.testing.assert_allclose(np.angle(-np.exp(1j * np.asarray(rigid.coordinates[0]))), angle[0], atol=1e-3)
     E = np.asarray(r.energy.total)
     assert abs(E[-600:].mean() - E[:600].mean()) < 5e-3 * np.ptp(np.asarray(r.energy.kinetic))
 

@@ -60,17 +60,26 @@ class Joint:
     damping: float | Sequence[float] = 2e-3
     """Relaxation time of each elementary constraint, s."""
     viscous: float | Sequence[float] = 0.0
+    """Viscous friction, N m s/rad or N s/m; acts implicitly, stable at any value: 1e5 on a ``rolling`` joint forbids slip."""
     armature: float | Sequence[float] = 0.0
+    """Inertia of a rotor that turns with the axis, kg m^2 or kg."""
     coulomb: float | Sequence[float] = 0.0
+    """Constant part of the dry friction limit, N m or N."""
     load_radius: float | Sequence[float] = 0.0
+    """Friction coefficient times bearing radius: dry friction per N of the joint's load, m (turns) or 1 (slides)."""
     creep: float | Sequence[float] = 1e-3
+    """Speed at which a sticking axis reaches its limit, rad/s or m/s."""
     gain: float | Sequence[float] | None = None
-    """Effort per unit input; giving it makes the axis actuated."""
+    """Motor effort per unit input; giving it makes the axis actuated. Torque motor: 1; DC motor on a voltage: k/R."""
     back_emf: float | Sequence[float] = 0.0
+    """Effort lost per speed: k^2/R of a DC motor. With gain = back_emf = k the input is a speed that is held with gain k."""
     stiffness: float | Sequence[float] = 0.0
+    """Spring of the axis, N m/rad or N/m, slack at ``rest`` (rad or m)."""
     rest: float | Sequence[float] = 0.0
     offset: float | Sequence[float] = 0.0
+    """Constant effort, N m or N."""
     lower: float = -np.inf
+    """Limits of every axis of the joint, rad (within +-pi) or m."""
     upper: float = np.inf
     dry: bool | None = None
     """Keep the dry friction term even where its numbers start at zero; None: where a number is positive."""

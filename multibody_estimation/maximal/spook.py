@@ -154,7 +154,9 @@ def step(model: Multibody, state: State, inputs: Array, step: Array | float, *, 
     drag = lift(drag, t)
     a = jnp.concatenate([ups * (4 / h * g - speed(G, v)), -carry])
     bounded = [*range(k, r), *(m + i for i in model.dry)]
-    S = K[:k, :k] + lift(jnp.eye(k), t) * jnp.concatenate([sigma, drag])[:, None]
+    # Rigid joints (compliance 0) keep a trace of softness, so that redundant rows leave the matrix positive.
+    least = 1e-12 * K[jnp.arange(m), jnp.arange(m)]
+    S = K[:k, :k] + lift(jnp.eye(k), t) * jnp.concatenate([jnp.maximum(sigma, least), drag + jnp.zeros_like(carry)])[:, None]
     cross = jnp.moveaxis(pick(jnp.moveaxis(K[:k], 1, 0), bounded), 0, 1)
     X = solve_positive(S, jnp.concatenate([cross, (a + u[:k])[:, None]], axis=1)) if k else cross
     inner = pick(jnp.moveaxis(pick(K, bounded), 1, 0), bounded).swapaxes(0, 1)

@@ -26,6 +26,7 @@ def command(
     serial: Annotated[str, typer.Option(help='Serial number of the sensor.')] = '',
     output: Annotated[Path, typer.Option(help='Where the calibration goes.')] = Path('calibration.yaml'),
     figures: Annotated[Path | None, typer.Option(help='Folder for figures.')] = None,
+    report: Annotated[Path | None, typer.Option(help='File for a report (.html).')] = None,
     check: Annotated[bool, typer.Option('--check', help='Only say whether the data are enough, and what to add.')] = False,
     hold_out: Annotated[list[str] | None, typer.Option(help='Dataset to keep out of the fit and to judge it by.')] = None,
     wanted: Annotated[float, typer.Option(help='Accuracy wanted of each row of the matrix, as a share.')] = 0.05,
@@ -76,6 +77,10 @@ def command(
         raise EstimationError(f'There are {len(bags)} bags and {len(load)} loads; give one --load for each bag.')
     if xml is not None and factory is None:
         raise EstimationError('--xml writes a matrix on top of the factory matrix; give that with --factory.')
+    if report is not None:
+        from multibody_estimation.reporting import check_writable
+
+        check_writable(report)
     matrix = None
     if factory is not None:
         try:
@@ -125,6 +130,11 @@ def command(
     typer.echo(f'Calibration: {path}')
     if xml is not None and matrix is not None and session.calibration is not None:
         typer.echo(f'For the robot: {save_robot_xml(session.calibration, matrix, sensor, xml)}')
+    if report is not None and session.calibration is not None:
+        from multibody_estimation.reporting import calibration_report
+
+        made = calibration_report(session.calibration, datasets, held_out=session.quality, factory=matrix)
+        typer.echo(f'Report: {made.save(report)}')
     if figures is not None and session.calibration is not None:
         from multibody_estimation.reporting.calibration_figures import save_calibration_figures
 

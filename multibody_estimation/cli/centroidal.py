@@ -16,6 +16,7 @@ def command(
     end: Annotated[float | None, typer.Option(help='Leave out what comes after, in s from the start.')] = None,
     output: Annotated[Path | None, typer.Option(help='File for states and covariances (.npz).')] = None,
     figure: Annotated[Path | None, typer.Option(help='File for a figure (.png, .svg, .pdf).')] = None,
+    report: Annotated[Path | None, typer.Option(help='File for a report (.html).')] = None,
     truth: Annotated[Path | None, typer.Option(help='True states (.npz with time and states): errors are printed.')] = None,
     example: Annotated[
         Path | None, typer.Option(help='Write a simulated walk of the iCub with its setup into this folder.')
@@ -39,6 +40,10 @@ def command(
     from multibody_estimation.centroidal import estimate_centroidal, load_centroidal_setup
     from multibody_estimation.recording.bag import read_bag
 
+    if report is not None:
+        from multibody_estimation.reporting import check_writable
+
+        check_writable(report)
     checked = load_centroidal_setup(setup)  # before the bag, which takes longer to read
     window = read_bag(recording)
     if begin is not None or end is not None:
@@ -57,6 +62,10 @@ def command(
         except (OSError, ValueError) as error:
             raise EstimationError(f'{path} cannot be written: {error}.') from None
         typer.echo(f'{what}: {path}')
+    if report is not None:
+        from multibody_estimation.reporting import centroidal_report
+
+        typer.echo(f'Report: {centroidal_report(estimate, window).save(report)}')
 
 
 def _compare(estimate, path: Path) -> str:

@@ -34,7 +34,7 @@ def skeleton(model: tree.Model, positions: np.ndarray) -> tuple[np.ndarray, list
     for k, name in enumerate(model.link_names):
         color = LINKS[(k - 1) % len(LINKS)] if k else 'gray'
         children = [c for c, parent in enumerate(parents) if parent == k]
-        here = [c for c in children if np.linalg.norm(p[0, c] - p[0, k]) > 1e-6 * reach]
+        here = [c for c in children if np.linalg.norm(p[:, c] - p[:, k], axis=1).max() > 1e-6 * reach]
         lines += [{'path': [k, c], 'color': color, 'width': 5, 'link': name} for c in here]
         if not children:
             tip = 2 * np.asarray(model.center_of_mass, dtype=float)[k]

@@ -224,7 +224,7 @@ def test_saved_calibration_is_found_again_by_serial_and_date(done, tmp_path):
     assert np.shape(document['covariance']) == (40, 40) and len(document['residuals']) == len(LOADS)
 
 
-@pytest.mark.parametrize('name', ['../outside.yaml', '/tmp/outside.yaml', 'a/../../outside', '.', 'link/x.yaml'])
+@pytest.mark.parametrize('name', ['../outside.yaml', '/outside.yaml', 'a/../../outside', '.', 'link/x.yaml'])
 def test_saving_outside_the_data_folder_is_refused(done, tmp_path, name):
     folder = tmp_path / 'data'
     folder.mkdir()

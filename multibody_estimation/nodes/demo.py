@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rclpy.action import ActionClient
 from std_srvs.srv import Trigger
 
@@ -25,7 +26,7 @@ from multibody_estimation.srv import SaveWindow
 
 __all__ = ['demo']
 
-SECONDS, HELD_OUT = 10.0, 2.0
+SECONDS, HELD_OUT, AHEAD = 10.0, 2.0, 0.5
 FAR = 5.0
 """Standard deviations from the truth at which the demo fails; thirteen right estimates stay below it but once in a hundred thousand runs."""
 
@@ -108,15 +109,16 @@ def _judge(result: Any, bag: str, run: Path) -> int:
     show(f'exciting {SECONDS:.1f} s  {bar(1.0)}  {count} samples recorded, {lost} gaps', end=True)
     show(f'identifying      {estimate.iterations} iterations, cost {estimate.cost:.6g}', end=True)
     robot = robots.furuta()
-    truth = {p.name: float(p.start) for p in robots.furuta(truth=True).parameters}
+    truth = {p.name: float(p.start) for p in robots.furuta(truth=True).parameters if p.start is not None}
     path = next(run.glob('*/fit.yaml'))
     fit = replace(Fit.load(path, robot), truth=truth)
     print(f'\n{fit}')
-    held_out = predict_windows(fit, window.cut(window.duration - HELD_OUT - 0.6, window.duration), seconds=HELD_OUT - 0.1)
+    unseen = window.cut(window.duration - HELD_OUT - 0.6, window.duration)
+    held_out = predict_windows(fit, unseen, seconds=AHEAD)
     said = ', '.join(f'{joint} {1e3 * error:.1f} mrad' for joint, error in held_out.error.items())
-    noise = robot.sensors[0].noise
+    noise = 1e3 * float(np.max(robot.sensors[0].noise))
     print(
-        f'  Checked on {held_out.seconds:.1f} s that it had not seen: angles predicted to {said} (encoder noise {1e3 * noise:.1f} mrad).'
+        f'  Checked on {HELD_OUT:g} s that it had not seen: angles {AHEAD:g} s ahead predicted to {said} (encoder noise {noise:.1f} mrad).'
     )
     off = [abs(v - truth[n]) / s for n, v, s in zip(estimate.names, estimate.values, estimate.std_devs)]
     wrong = [n for n, o in zip(estimate.names, off) if not o < FAR]

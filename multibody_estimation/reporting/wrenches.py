@@ -20,6 +20,7 @@ from multibody_estimation.reporting.page import (
 )
 from multibody_estimation.reporting.provenance import recordings, versions
 from multibody_estimation.window import Window
+from multibody_estimation.wrench.estimate import WrenchEstimate
 from multibody_estimation.wrench.learn import Learned
 from multibody_estimation.wrench.observability import Observability, observe
 from multibody_estimation.wrench.posterior import Posterior
@@ -31,7 +32,7 @@ SHOWN = 12
 
 
 def wrench_report(
-    posterior: Posterior,
+    estimate: WrenchEstimate | Posterior,
     time: np.ndarray | None = None,
     *,
     learned: Learned | None = None,
@@ -42,9 +43,22 @@ def wrench_report(
 ) -> Report:
     """Make the report; ``.save(path)`` writes it.
 
-    posterior: of N samples, with the covariances of the blocks to be shown. time: of the samples in s (N,). learned: how the covariances of
-    the sensors were learned. observability: judged at a generic posture where it is not given. truth: external wrench (N, 6) by link.
+    estimate: what `estimate_wrenches` found, or a posterior of N samples with the covariances of the blocks to be shown; then with
+    time: of the samples in s (N,), and observability: judged at a generic posture where it is not given. learned: how the covariances of
+    the sensors were learned. truth: external wrench (N, 6) by link. window: the recording, for its fingerprint.
     """
+    notes: tuple[str, ...] = ()
+    if isinstance(estimate, WrenchEstimate):
+        posterior, time, observability, notes = (
+            estimate.posterior,
+            estimate.time,
+            observability or estimate.observability,
+            estimate.notes,
+        )
+        left = ', '.join(f'{name} ({count} of {len(estimate.time)})' for name, count in estimate.outliers.items() if count)
+        notes += (f'Samples left out as outliers: {left}.',) if left else ()
+    else:
+        posterior = estimate
     t = np.arange(len(posterior), dtype=float) if time is None else np.asarray(time, dtype=float)
     axis = 'sample' if time is None else 'time [s]'
     seen = observability or observe(posterior.program)
@@ -65,7 +79,7 @@ def wrench_report(
     return Report(
         title or f'Wrenches on {posterior.program.model.name}',
         f'{len(posterior)} samples, {len(posterior.program.terms)} sensors, {len(posterior.program.joint_names)} joints',
-        _verdict(residuals, seen, learned, _off(posterior, truth or {})),
+        _verdict(residuals, seen, learned, _off(posterior, truth or {}), notes),
         tuple(s for s in sections if s.body),
     )
 
@@ -92,9 +106,13 @@ def _off(p: Posterior, truth: dict[str, np.ndarray]) -> dict[str, float]:
 
 
 def _verdict(
-    residuals: dict[str, tuple[float, int]], seen: Observability, learned: Learned | None, off: dict[str, float]
+    residuals: dict[str, tuple[float, int]],
+    seen: Observability,
+    learned: Learned | None,
+    off: dict[str, float],
+    notes: tuple[str, ...] = (),
 ) -> Verdict:
-    findings = [
+    findings = [Finding('look', note) for note in notes] + [
         Finding(
             'good' if size < 1.3 else 'look', f'{link}: off the known truth by {size:.2f} standard deviations (rms; 1 is honest).'
         )

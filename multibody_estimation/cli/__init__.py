@@ -17,10 +17,13 @@ __all__ = ['VERBS', 'main']
 VERBS = {
     'calibrate-ft': 'calibrate_ft',
     'centroidal': 'centroidal',
+    'check': 'check',
     'demo': 'demo',
     'doctor': 'doctor',
+    'identify': 'identify',
     'up': 'up',
     'watch': 'watch',
+    'wrench': 'wrench',
 }
 """Verb to the module of this folder that defines it."""
 

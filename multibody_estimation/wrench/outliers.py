@@ -59,7 +59,7 @@ def normalised(
         values, vectors = np.linalg.eigh(0.5 * (left + left.swapaxes(1, 2)))
         z = np.einsum('nij,ni->nj', vectors, np.nan_to_num(rs) @ W.T)
         # A direction that no other sensor tells of leaves no residual: nothing can be said of it.
-        testable = values > 1e-6
+        testable = values > 1e-3
         square[:, c] = np.where(there, (np.where(testable, z**2 / np.where(testable, values, 1.0), 0.0)).sum(1), 0.0)
         degrees[:, c] = np.where(there, testable.sum(1), 0)
     return square, degrees

@@ -14,19 +14,22 @@ from multibody_estimation.errors import EstimationError, did_you_mean
 from multibody_estimation.tree.model import Model
 from multibody_estimation.wrench.settings import SENSORS, Prior, SubMass, WrenchSensor, WrenchSetup
 
-__all__ = ['joint_sensors', 'load_wrench_setup', 'model_sensors', 'save_wrench_setup', 'setup_from_dict']
+__all__ = ['joint_sensors', 'load_wrench', 'load_wrench_setup', 'model_sensors', 'save_wrench_setup', 'setup_from_dict']
 
-TOP = ('base', 'floating', 'gravity', 'contacts', 'contact_free', 'equation_noise', 'motion_noise', 'joint_acceleration', 'acceleration',
+TOP = ('urdf', 'base', 'floating', 'gravity', 'contacts', 'contact_free', 'equation_noise', 'motion_noise', 'joint_acceleration', 'acceleration',
        'joint_wrench', 'positions', 'velocities', 'base_velocity', 'smoothing', 'joint_noise', 'sensors', 'model_sensors', 'joint_sensors')  # fmt: skip
 SENSOR = ('type', 'on', 'noise', 'covariance', 'position', 'rpy', 'offset', 'gate', 'normal', 'sub_mass', 'frame_link', 'acts_on', 'share',
           'signal')  # fmt: skip
 PRIOR = ('std', 'covariance', 'mean')
 
 
-def model_sensors(model: Model, noise: Mapping[str, Any], gate: float | None = None) -> tuple[WrenchSensor, ...]:
+def model_sensors(
+    model: Model, noise: Mapping[str, Any], gate: float | None = None, signal: str = ''
+) -> tuple[WrenchSensor, ...]:
     """Sensors that the URDF holds, of the types that ``noise`` names with their standard deviations (or covariance).
 
-    An ``imu`` of the model is an accelerometer ``<name>_acc`` and a gyroscope ``<name>_gyr``.
+    An ``imu`` of the model is an accelerometer ``<name>_acc`` and a gyroscope ``<name>_gyr``. ``signal`` names the signal of each in a
+    recording, with ``{}`` for the sensor's name in the model, e.g. ``ft/{}/wrench``.
     """
     s, out = model.structure, []
     known = ('force_torque', 'accelerometer', 'gyroscope')
@@ -43,13 +46,31 @@ def model_sensors(model: Model, noise: Mapping[str, Any], gate: float | None = N
             acts = s.link_names[s.sensor_acts_on[i]]
             out.append(
                 WrenchSensor(
-                    name, kind, s.sensor_joints[i], noise[kind], **pose, frame_link=link, acts_on=acts, gate=gate, share=kind
+                    name,
+                    kind,
+                    s.sensor_joints[i],
+                    noise[kind],
+                    **pose,
+                    frame_link=link,
+                    acts_on=acts,
+                    gate=gate,
+                    share=kind,
+                    signal=signal.replace('{}', name),
                 )
             )
         for part, end in (('accelerometer', '_acc'), ('gyroscope', '_gyr')):
             if part in noise and kind in (part, 'imu'):
                 out.append(
-                    WrenchSensor(name + (end if kind == 'imu' else ''), part, link, noise[part], **pose, gate=gate, share=part)
+                    WrenchSensor(
+                        name + (end if kind == 'imu' else ''),
+                        part,
+                        link,
+                        noise[part],
+                        **pose,
+                        gate=gate,
+                        share=part,
+                        signal=signal.replace('{}', name),
+                    )
                 )
     return tuple(out)
 
@@ -110,6 +131,35 @@ def load_wrench_setup(path: str | Path, model: Model | None = None) -> WrenchSet
     return setup_from_dict(content, model, lines)
 
 
+def load_wrench(path: str | Path) -> tuple[Model, WrenchSetup]:
+    """Read a setup together with the robot that its key ``urdf`` names: a path beside the file, or ``icub-models:<robot>``."""
+    from multibody_estimation.tree import load_urdf
+
+    path = Path(path)
+    try:
+        content = yaml.safe_load(path.read_text(encoding='utf-8'))
+    except OSError as error:
+        raise EstimationError(f'{path}: cannot be read ({error.strerror}).') from None
+    except yaml.YAMLError as error:
+        raise EstimationError(f'{path} is not valid YAML: {str(error).splitlines()[0]}.') from None
+    name = content.get('urdf') if isinstance(content, Mapping) else None
+    if not name:
+        raise EstimationError(f'{path} names no robot: add urdf: my_robot.urdf, or urdf: icub-models:iCubGazeboV2_7.')
+    file = path.parent / str(name)
+    if str(name).startswith('icub-models:'):
+        try:
+            import icub_models
+        except ModuleNotFoundError:
+            raise EstimationError(f'{path}: {name} needs the package icub-models: pip install icub-models.') from None
+        robot, known = str(name).removeprefix('icub-models:'), sorted(icub_models.get_robot_names())
+        if robot not in known:
+            raise EstimationError(f"{path}: icub-models has no robot '{robot}'.{did_you_mean(robot, known)}")
+        file = Path(icub_models.get_model_file(robot))
+    floating = content.get('floating')
+    model = load_urdf(file, floating=True if floating is None else bool(floating))
+    return model, load_wrench_setup(path, model)
+
+
 def setup_from_dict(content: Any, model: Model | None = None, lines: '_Lines | None' = None) -> WrenchSetup:
     """Build a setup from plain data, as a file or a node's parameters hold it."""
     lines = lines or _Lines('', 'wrench setup')
@@ -122,8 +172,8 @@ def setup_from_dict(content: Any, model: Model | None = None, lines: '_Lines | N
             raise EstimationError(f'{lines.say(key)}{key} needs the robot: give model=.')
     for kind, x in _mapping(content.get('model_sensors'), lines, 'model_sensors').items():
         x = _mapping(x, lines, 'model_sensors', kind)
-        _known(x, ('noise', 'covariance', 'gate', 'share'), lines, 'model_sensors', kind)
-        sensors += model_sensors(model, {kind: _noise(x, lines, 'model_sensors', kind)}, x.get('gate'))  # type: ignore[arg-type]
+        _known(x, ('noise', 'covariance', 'gate', 'signal'), lines, 'model_sensors', kind)
+        sensors += model_sensors(model, {kind: _noise(x, lines, 'model_sensors', kind)}, x.get('gate'), str(x.get('signal', '')))  # type: ignore[arg-type]
     for kind, x in _mapping(content.get('joint_sensors'), lines, 'joint_sensors').items():
         x = _mapping(x, lines, 'joint_sensors', kind)
         _known(x, ('noise', 'signal'), lines, 'joint_sensors', kind)

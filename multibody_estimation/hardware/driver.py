@@ -120,15 +120,17 @@ class Driver:
             now = self._now()
             if samples:
                 self.watchdog.sampled(now)
+                # Said again with every sample, so that a window of any length knows what is held.
+                for stamp in sorted({s.stamp for s in samples[:-1]} - {samples[-1].stamp}) if self._held else ():
+                    applied += self._tell(self._held, stamp) if stamp > self._told else []
                 applied += self._excite(samples[-1].stamp, now)
             elif self.device.finished:
                 self.watchdog.sampled(now)
             elif self.watchdog.stalled(now):
                 raise DeviceLost(self.watchdog.reason)
             applied += self._obey(now)
-            if samples and not applied and self._held and samples[-1].stamp > self._told:
-                # Said again with every sample, so that a window of any length knows what is held.
-                applied = self._tell(self._held, samples[-1].stamp)
+            if samples and self._held and samples[-1].stamp > self._told:
+                applied += self._tell(self._held, samples[-1].stamp)
             samples = samples + applied
         except DeviceLost as error:
             self.device.close()

@@ -38,7 +38,12 @@ def published() -> dict[str, str]:
         for kind, topic in re.findall(r"create_publisher\((\w+), '([^']+)'", source.read_text()):
             node = '/recorder' if source.stem == 'recorder' else '/estimator'
             out[topic.replace('~', node)] = f'{homes.get(kind, "multibody_estimation")}/msg/{kind}'
-    return out
+    # One topic for each contact of the setup that the iCub comes with.
+    assert re.search(
+        r"create_publisher\(WrenchStamped, f'~/wrench/\{link\}'", (ROOT / 'multibody_estimation/nodes/wrenching.py').read_text()
+    )
+    setup = yaml.safe_load((ROOT / 'multibody_estimation/wrench/icub.yaml').read_text())
+    return out | {f'/estimator/wrench/{link}': 'geometry_msgs/msg/WrenchStamped' for link in setup['contacts']}
 
 
 def named(path: Path) -> list[tuple[str, str]]:

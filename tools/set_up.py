@@ -25,6 +25,10 @@ DISTROS = ('kilted', 'jazzy')
 BUILD_WHEELS = ['ament-package', 'ament-cmake', 'ament-cmake-python', 'ament-cmake-include-directories', 'rosidl-core-generators',
                 'rosidl-default-generators']  # fmt: skip
 """What the ROS wheels need to generate messages but do not list among their requirements."""
+MORE_BUILD_WHEELS = {
+    'kilted': ['ament-cmake-ros-core'],
+    'jazzy': ['ament-cmake-ros', 'ament-cmake-gmock', 'ament-cmake-gtest', 'ament-cmake-pytest', 'gmock-vendor', 'gtest-vendor'],
+}
 
 
 class Stop(Exception):
@@ -172,7 +176,7 @@ def install_packages(step: Step, distro: str | None, extras: set[str]) -> None:
     build = ['setuptools>=77', 'wheel', 'jaxlib>=0.5']
     if not distro:
         build += [f'ros-{wheels}-{p}' for p in BUILD_WHEELS] + ['empy==3.3.4', 'lark', 'catkin_pkg', 'numpy']
-        build += ['ros-kilted-ament-cmake-ros-core' if wheels == 'kilted' else 'ros-jazzy-ament-cmake-ros']
+        build += [f'ros-{wheels}-{p}' for p in MORE_BUILD_WHEELS[wheels]]
     env = clean_environment()
     step.run([*pip, *build], log, failure, env=env)
     # CMake compiles the kernels in the next step, with all cores; pip need not.

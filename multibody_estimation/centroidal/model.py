@@ -24,6 +24,7 @@ import numpy as np
 
 from multibody_estimation._jax import jax, jnp
 from multibody_estimation.errors import EstimationError, did_you_mean
+from multibody_estimation.geometry.spatial import skew
 from multibody_estimation.kernels.ddp_sweep import Chain
 
 __all__ = ['BLOCKS', 'StateLayout', 'chain', 'dynamics', 'jacobian', 'predict', 'second_order']
@@ -107,13 +108,6 @@ def dynamics(layout: StateLayout, steps: Any, mass: Any, gravity: Any) -> tuple[
     return entries, offsets
 
 
-def _skew(a: jax.Array) -> jax.Array:
-    """Return [a] with [a] b = a x b; (..., 3) to (..., 3, 3)."""
-    x, y, z = a[..., 0], a[..., 1], a[..., 2]
-    o = jnp.zeros_like(x)
-    return jnp.stack([jnp.stack(r, -1) for r in ((o, -z, y), (z, o, -x), (-y, x, o))], -2)
-
-
 def _parts(layout: StateLayout, x: jax.Array, anchor: jax.Array):
     """Return arm c - o, force f, mass ratio mu (..., 1), and the force that contact sensors see, s = mu f - f_e."""
     f = x[..., layout['force']]
@@ -158,9 +152,9 @@ def jacobian(layout: StateLayout, block: str, x: Any, anchor: Any, mass: Any, gr
 
     if block == 'contact_wrench':
         force, moment = slice(0, 3), slice(3, 6)
-        lever = _skew(arm)
+        lever = skew(arm)
         h = put(h, force, 'force', ratio[..., None] * eye)
-        h = put(h, moment, 'center_of_mass', -_skew(sensed))
+        h = put(h, moment, 'center_of_mass', -skew(sensed))
         h = put(h, moment, 'force', ratio[..., None] * lever)
         h = put(h, moment, 'moment', eye)
         if layout.external_wrench:
@@ -199,7 +193,7 @@ def second_order(layout: StateLayout, block: str, x: jax.Array, anchor: jax.Arra
         return s.at[..., layout[other], layout[one]].set(jnp.swapaxes(what, -1, -2))
 
     if block == 'contact_wrench':
-        cross = -_skew(pull[..., 3:])
+        cross = -skew(pull[..., 3:])
         s = put(s, 'center_of_mass', 'force', ratio[..., None] * cross)
         if layout.external_wrench:
             s = put(s, 'center_of_mass', 'external_force', -cross)

@@ -7,6 +7,7 @@ import numpy as np
 
 from multibody_estimation.identification import defects, dynamics
 from multibody_estimation.identification.identify import WEIGHT
+from multibody_estimation.identification.mistakes import find_mistakes
 from multibody_estimation.identification.problem import Problem, prepare
 from multibody_estimation.identification.robot import Robot
 from multibody_estimation.identification.summary import blind_sentences
@@ -97,7 +98,10 @@ def check(robot: Robot, window: Window, *, weight: float | None = None, step: fl
     joints = tuple(
         _joint(name, row[: problem.grid.count], problem.grid.step) for name, row in zip(dynamics.joint_names(robot.model), q)
     )
-    findings = (*raw, *defects.still_joints(robot, joints), *defects.against_the_model(problem, q))
+    still = defects.still_joints(robot, joints)
+    # A joint that stands still makes every mistake possible.
+    found = () if still else find_mistakes(problem)
+    findings = (*raw, *still, *found)
     weight = float(robot.settings.get('weight', WEIGHT) if weight is None else weight)
     told, groups = _attainable(problem, q, weight)
     return Check(joints, told, groups, findings)

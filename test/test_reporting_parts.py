@@ -2,6 +2,7 @@
 """The parts of a report: numbers survive the way to the browser, noise is told from what is not noise, files are whole or not there."""
 
 import base64
+import io
 import json
 import os
 import re
@@ -10,9 +11,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from multibody_estimation import tree
 from multibody_estimation.errors import EstimationError
@@ -20,6 +23,7 @@ from multibody_estimation.reporting.figures import Series, encode, lines, matrix
 from multibody_estimation.reporting.fit_search import Trace
 from multibody_estimation.reporting.mechanism import animation, skeleton
 from multibody_estimation.reporting.page import Finding, Report, Section, Verdict, number, table
+from multibody_estimation.reporting.progress import Progress, duration
 from multibody_estimation.reporting.residuals import Channel, autocorrelation, whiteness
 from multibody_estimation.reporting.writing import check_writable, write_file
 
@@ -215,3 +219,34 @@ def test_a_file_that_cannot_be_finished_leaves_the_old_one_and_no_rubbish(tmp_pa
         signal.signal(signal.SIGXFSZ, handler)
     assert path.read_text() == 'old' and [p.name for p in tmp_path.iterdir()] == ['report.html']
     assert write_file(tmp_path / 'new' / 'deep' / 'page.html', 'x').read_text() == 'x'
+
+
+@pytest.mark.parametrize('terminal', [True, False])
+def test_progress_tells_iterations_and_time_left_once_it_takes_long(terminal):
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=terminal, width=120)
+    with Progress('identifying', patience=0.05, every=0.05, console=console) as progress:
+        time.sleep(0.3)
+        progress(7, 1234.5, 0.01)
+        time.sleep(0.5)
+    assert 'identifying: 0 s, preparing' in out.getvalue() and 'iteration 7, cost 1234.5' in out.getvalue()
+    assert progress.steps == [(7, 1234.5, 0.01)]
+    with Progress('study', total=4, patience=0.05, every=0.05, console=console) as progress:
+        time.sleep(0.4)
+        progress.done('first')
+        # One of four took 0.4 s: three more will take about 1.2 s.
+        assert 1.0 < progress.left < 3.0
+        time.sleep(0.3)
+    assert '1 of 4 (first), about' in out.getvalue()
+
+
+def test_what_is_quick_says_nothing():
+    out = io.StringIO()
+    with Progress('identifying', console=Console(file=out, force_terminal=True)) as progress:
+        progress(1, 1.0, 1.0)
+    assert out.getvalue() == ''
+
+
+@pytest.mark.parametrize(('seconds', 'text'), [(0.4, '0 s'), (59.6, '1 min 00 s'), (200, '3 min 20 s'), (7500, '2 h 05 min')])
+def test_durations_for_people(seconds, text):
+    assert duration(seconds) == text

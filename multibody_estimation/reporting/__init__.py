@@ -4,6 +4,7 @@
 from importlib import import_module
 
 _NAMES = {
+    'Progress': 'progress',
     'Report': 'page',
     'Trace': 'fit_search',
     'calibration_report': 'calibration',

@@ -188,7 +188,7 @@ def _inputs(fit: Fit) -> list[Figure]:
             wanted = source.column or (source.joint if source.joint in signal.columns else '')
             u, t = signal.column(wanted) if wanted else signal.values[:, 0], window.seconds(source.signal) + shift
             times += [np.repeat(t, 2)[1:], t[-1:]]
-            values += [np.repeat(u, 2)[:-1], [np.nan]]
+            values += [np.repeat(u, 2)[:-1], np.array([np.nan])]
             unit = signal.unit
         name = f'{source.signal} on {source.joint}'
         curve = Series('as it was recorded', np.concatenate(times), np.concatenate(values), color='green')

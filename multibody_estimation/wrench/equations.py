@@ -6,7 +6,7 @@ joint transmits to it, for each joint its acceleration (design page, 1c and 2b w
 matrices; they serve the state estimate, the observability report, and the tests.
 """
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,6 +83,7 @@ class Shape(NamedTuple):
 TARGETS = ('acceleration', 'transmitted', 'external', 'joint', 'velocity')
 
 
+@lru_cache(maxsize=32)
 def shape(program: Program) -> Shape:
     """Structure of a program's equations."""
     nodes = program.nodes
@@ -90,6 +91,7 @@ def shape(program: Program) -> Shape:
     return Shape(program.layout, nodes.of_link, nodes.joint_of_link, nodes.of_joint, tuple(n.link for n in nodes.nodes), outer)
 
 
+@lru_cache(maxsize=32)
 def tables(program: Program) -> _Tables:
     """Numbers of a program's equations."""
     size = program.setup.size
@@ -100,7 +102,9 @@ def tables(program: Program) -> _Tables:
         rows.Y[at, : x.Y.shape[1]] = x.Y
         rows.B[at] = x.B
     names = ('R0', 'p0', 'c', 'axis', 'S', 'I')
-    return _Tables({f: program.arrays[f] for f in names}, rows, np.array([float(n.inner) for n in program.nodes.nodes]))
+    inner = np.array([float(n.inner) for n in program.nodes.nodes])
+    with jax.ensure_compile_time_eval():  # on the device once, not at every call
+        return jax.tree.map(jnp.asarray, _Tables({f: program.arrays[f] for f in names}, rows, inner))
 
 
 def kinematics(shape: Shape, t: _Tables, position: Any, velocity: Any, base_velocity: Any) -> tuple[Any, Any, Any, Any]:

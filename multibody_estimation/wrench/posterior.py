@@ -63,6 +63,7 @@ class Tables(NamedTuple):
     node: dict[str, Any]
 
 
+@lru_cache(maxsize=32)
 def tables(program: Program) -> Tables:
     """Constants of a program."""
     ns, ny = len(program.terms), program.setup.size
@@ -73,7 +74,9 @@ def tables(program: Program) -> Tables:
         precision[s, :k, :k] = np.linalg.inv(C)
         constant[s] = k * np.log(2 * np.pi) + np.linalg.slogdet(C)[1]
     names = ('Sne', 'Sa', 'Cx', 'pqp', 'Jp', 'jp', 'Lp', 'lp', 'S')
-    return Tables(equations.tables(program), where, precision, constant, {f: program.arrays[f] for f in names})
+    with jax.ensure_compile_time_eval():
+        rest = jax.tree.map(jnp.asarray, (where, precision, constant, {f: program.arrays[f] for f in names}))
+    return Tables(equations.tables(program), *rest)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -261,7 +261,7 @@ def _gradient(program: Program, t: posterior.Tables, J: np.ndarray, out: Any, r:
     l = np.asarray(out.multipliers[0])
     padded = np.append(r, 0.0)[np.asarray(t.where)]
     pull = np.zeros(len(r) + 1)
-    np.add.at(pull, np.asarray(t.where), weights[:, None] * np.einsum('sij,sj->si', t.precision, padded))
+    np.add.at(pull, np.asarray(t.where), weights[:, None] * np.einsum('sij,sj->si', np.asarray(t.precision), padded))
     told = np.concatenate(
         [l[list(program.nodes.of_link), :6].ravel(), l[list(program.nodes.joint_of_link), 6:].ravel(), pull[:-1]]
     )

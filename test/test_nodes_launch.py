@@ -14,7 +14,7 @@ from multibody_estimation.nodes.settings import SETTINGS, check, defaults_yaml
 from multibody_estimation.nodes.start import NODES
 
 ROOT = Path(__file__).resolve().parent.parent
-SAMPLES = {'furuta': {}, 'replay': {'bag': 'rosbags/furuta_chirp'}, 'icub': {}}
+SAMPLES = {'furuta': {}, 'replay': {'bag': 'rosbags/furuta_chirp'}, 'icub': {}, 'calibration': {}}
 
 
 def test_every_system_has_its_launch_file_and_every_launch_file_its_system():

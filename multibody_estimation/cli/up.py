@@ -9,7 +9,7 @@ __all__ = ['command']
 
 
 def command(
-    system: Annotated[str, typer.Argument(help='furuta, replay or icub')],
+    system: Annotated[str, typer.Argument(help='furuta, replay, icub or calibration')],
     arguments: Annotated[list[str] | None, typer.Argument(help='name:=value, as for ros2 launch')] = None,
     show: Annotated[bool, typer.Option('--show-args', help='list the arguments and end')] = False,
     seconds: Annotated[float, typer.Option(help='end after so many seconds; 0 runs until interrupted')] = 0.0,

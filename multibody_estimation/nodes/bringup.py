@@ -112,6 +112,19 @@ def _icub(chosen: Mapping[str, str]) -> list[NodeSpec]:
     return [*nodes, _spec('recorder', chosen, config), _spec('estimator', chosen, config, mode=chosen['mode'], **estimator)]
 
 
+def _calibration(chosen: Mapping[str, str]) -> list[NodeSpec]:
+    config, device = 'calibration.yaml', chosen['device']
+    if device == 'can' and not chosen['port']:
+        raise EstimationError('device:=can needs the channel of the bus, e.g. port:=can0.')
+    if device == 'replay' and not chosen['bag']:
+        raise EstimationError('device:=replay needs a bag with strain and imu topics.')
+    driver: dict[str, Any] = {'device': device, 'port': chosen['port'], 'bag': chosen['bag']}
+    if device == 'simulated_strain':
+        driver['options'] = [f'name={chosen["sensor"]}']
+    nodes = [] if device == 'external' else [_spec('driver', chosen, config, **driver)]
+    return [*nodes, _spec('calibrator', chosen, config, sensor=chosen['sensor'])]
+
+
 ROBOT = Argument('robot', 'furuta', 'Robot of the package by name, or the path of a robot file.')
 BAG = Argument('bag', '', 'Bag folder to replay.')
 SPEED = Argument('speed', '1.0', 'Replay speed; 0 as fast as possible.')
@@ -149,6 +162,22 @@ SYSTEMS: dict[str, System] = {
             *COMMON,
         ),
         _icub,
+    ),
+    'calibration': System(
+        'Force/torque sensor: driver and calibrator',
+        (
+            Argument(
+                'device',
+                'simulated_strain',
+                'What the driver speaks to; external starts no driver.',
+                ('simulated_strain', 'can', 'replay', 'external'),
+            ),
+            Argument('sensor', 'sensor', 'Name of the sensor; its topics are ft/<sensor>/strain and so on.'),
+            Argument('port', '', 'CAN channel of device:=can.'),
+            BAG,
+            *COMMON,
+        ),
+        _calibration,
     ),
 }
 """Systems by name; launch/<name>.launch.py brings up the same."""

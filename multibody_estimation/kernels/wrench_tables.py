@@ -56,7 +56,7 @@ class Layout(NamedTuple):
     row: tuple[int, ...]
     """First row of each sensor in the measurement vector."""
     rows: tuple[int, ...]
-    index: tuple[int, ...]
+    weight: tuple[int, ...]
     """Place of each sensor in the weights."""
 
     def attribute(self) -> np.ndarray:

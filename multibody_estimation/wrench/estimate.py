@@ -269,12 +269,15 @@ def estimate_wrenches(
         found, square, degree, out = solve_gated(
             program, data.position[at], data.velocity[at], data.base_velocity[at], data.measurements[at], wanted, twin=twin
         )
-        parts.append(found), squares.append(square), degrees.append(degree), lost.append(out)
+        parts.append(found)
+        squares.append(square)
+        degrees.append(degree)
+        lost.append(out)
     gated = [x.sensor.name for x in program.terms if x.sensor.gate is not None]
     square, degree, out = (np.concatenate(x) for x in (squares, degrees, lost))
     kept = ~out & (degree > 0)
     misfit = {n: float(np.sqrt(square[kept[:, c], c].sum() / max(degree[kept[:, c], c].sum(), 1))) for c, n in enumerate(gated)}
-    joined = Sweep(*(np.concatenate([np.asarray(getattr(p.sweep, f)) for p in parts]) for f in Sweep._fields))
+    joined: Sweep = Sweep._make(np.concatenate([np.asarray(getattr(p.sweep, f)) for p in parts]) for f in Sweep._fields)
     inputs = (data.position, data.velocity, data.base_velocity, data.measurements, _weights(parts, len(program.terms)))
     posterior = Posterior(program, joined, wanted, inputs)
     return WrenchEstimate(

@@ -176,19 +176,18 @@ def track_states(
     """Run the filter over a recording; with ``lag`` > 0 every state is that given also the ``lag`` samples after it."""
     t = np.asarray(time, dtype=float)
     filter_ = StateFilter(program, lag=lag, **options)
-    times, states, covariances = [], [], []
+    rows: list[tuple[float, np.ndarray, np.ndarray]] = []
     for k in range(len(t)):
         om = None if base_velocity is None else base_velocity[k]
         found = filter_.step(t[k], position[k], velocity[k], measurements[k], om)
         if lag == 0:
-            times.append(t[k]), states.append(found.state), covariances.append(found.covariance)
+            rows.append((t[k], found.state, found.covariance))
         elif k >= lag:
-            at, x, C = filter_.smoothed()
-            times.append(at), states.append(x), covariances.append(C)
+            rows.append(filter_.smoothed())
     if lag:  # the last ones have fewer samples after them
         for left in range(lag - 1, -1, -1):
             if len(t) > left:
                 filter_.lag = left
-                at, x, C = filter_.smoothed()
-                times.append(at), states.append(x), covariances.append(C)
-    return StateTrack(np.array(times), np.array(states), np.array(covariances), program)
+                rows.append(filter_.smoothed())
+    times, states, covariances = (np.array(x) for x in zip(*rows))
+    return StateTrack(times, states, covariances, program)

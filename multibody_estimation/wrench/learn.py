@@ -104,8 +104,8 @@ def _expect(
     extra = tuple((i, kinds[name]) for name in model for i in nodes[name])
     total, moments, counts = 0.0, {}, {}  # type: ignore[var-annotated]
     for begin in range(0, len(data[0]), chunk):
-        part = tuple(x[begin : begin + chunk] for x in data)
-        found = solve(program, *part, multipliers=True, more=pairs + extra)
+        q, dq, om, y = (x[begin : begin + chunk] for x in data)
+        found = solve(program, q, dq, om, y, multipliers=True, more=pairs + extra)
         total += float(evidence_of(found).sum())
         C = np.asarray(found.sweep.covariances)
         r = found.residuals

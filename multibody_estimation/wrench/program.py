@@ -166,7 +166,7 @@ def compile_wrench(model: Model, setup: WrenchSetup) -> Program:
         parent=tuple(x.parent for x in nodes.nodes), dof=tuple(x.dof for x in nodes.nodes), kind=tuple(x.kind for x in nodes.nodes),
         told=tuple(told), loose=tuple(int(t['Lq'][i].any()) for i in range(n)), first=tuple(int(f) for f in first),
         target=tuple(TARGETS[terms[k].target] for k in order), row=tuple(terms[k].row for k in order),
-        rows=tuple(terms[k].sensor.size for k in order), index=tuple(order),
+        rows=tuple(terms[k].sensor.size for k in order), weight=tuple(order),
     )  # fmt: skip
     return Program(model, setup, nodes, terms, layout, t | u, np.r_[-_gravity(model, setup, floating), np.zeros(3)])
 

@@ -37,7 +37,7 @@ def model_sensors(
         if kind not in known:
             raise EstimationError(f"A model has no sensors of type '{kind}'.{did_you_mean(kind, known)}")
     for i, (name, kind) in enumerate(zip(s.sensor_names, s.sensor_types)):
-        pose = {
+        pose: dict[str, Any] = {
             'position': tuple(float(x) for x in model.sensor_position[i]),
             'rpy': tuple(float(x) for x in model.sensor_rpy[i]),
         }
@@ -166,7 +166,7 @@ def setup_from_dict(content: Any, model: Model | None = None, lines: '_Lines | N
     if not isinstance(content, Mapping):
         raise EstimationError(f'{lines.path}: a mapping with the key sensors is needed.')
     _known(content, TOP, lines)
-    sensors = []
+    sensors: list[WrenchSensor] = []
     for key in ('model_sensors', 'joint_sensors'):
         if key in content and model is None:
             raise EstimationError(f'{lines.say(key)}{key} needs the robot: give model=.')

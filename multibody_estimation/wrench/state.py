@@ -81,7 +81,7 @@ def _linearise(shape: equations.Shape) -> Any:
         om = x[2 * n :] if floating else jnp.zeros(3)
         same = [jnp.broadcast_to(v, (count, len(v))) for v in (x[:n], x[n : 2 * n], om)]
         w = jnp.broadcast_to(weights, (count, len(weights)))
-        out = sweep(layout, table, *same, ys, w, extra, multipliers=True)
+        out = sweep(layout, table, same[0], same[1], same[2], ys, w, extra, multipliers=True)
         rows = t.equations.rows
 
         def told(a, f, fx, ddq, y):  # Sig_y^-1 (y - Y d), without the biases, which cancel below

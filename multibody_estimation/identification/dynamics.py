@@ -14,6 +14,7 @@ from multibody_estimation import tree
 from multibody_estimation._jax import jax, jnp, value
 from multibody_estimation.errors import EstimationError, did_you_mean
 from multibody_estimation.identification import inertia
+from multibody_estimation.maximal.model import Multibody
 from multibody_estimation.tree.leaves import locate
 
 __all__ = ['accelerations', 'as_tree', 'get_number', 'inverse_dynamics', 'joint_names', 'mass_matrix', 'number_names', 'set_number', 'turns']  # fmt: skip
@@ -43,19 +44,25 @@ def _parts(model: Any) -> tuple[Any, dict]:
 
 def joint_names(model: Any) -> tuple[str, ...]:
     """Names of the joints in the order of q."""
-    return tuple(model.joint_names)
+    return tuple(model.axis_names) if isinstance(model, Multibody) else tuple(model.joint_names)
 
 
 def number_names(model: Any) -> list[str]:
     """Dotted names of all numbers of a model that can be estimated."""
     if _own(model):
         return [f.name for f in dataclasses.fields(model) if not f.metadata.get('static')]
+    if isinstance(model, Multibody):
+        from multibody_estimation.identification import mechanism
+
+        return mechanism.leaf_names(model)
     base = _parts(model)[0]
     return [*tree.leaf_names(base), *inertia.inertia_names(base)]
 
 
 def turns(model: Any, joint: str) -> bool:
     """Whether a joint is an angle, for which a full turn is no difference."""
+    if isinstance(model, Multibody):
+        return model.axes[model.axis(joint)][1][0] == 'r'
     kinds = getattr(model, 'joint_types', None)
     return kinds is None or kinds[joint_names(model).index(joint)] == 'revolute'
 
@@ -76,6 +83,10 @@ def get_number(model: Any, name: str) -> float:
         raise EstimationError(f"'{name}' is no parameter of this robot.{did_you_mean(name, number_names(model))}")
     if _own(model):
         return float(getattr(model, name))
+    if isinstance(model, Multibody):
+        from multibody_estimation.identification import mechanism
+
+        return mechanism.get_leaf(model, name)
     base, numbers = _parts(model)
     if inertia.KEY in name:
         return inertia.log_cholesky(base, name.split(inertia.KEY)[0])[name]
@@ -86,6 +97,10 @@ def set_number(model: Any, name: str, new: Any) -> Any:
     """Return the model with one number replaced; a traced one is kept beside the tree."""
     if _own(model):
         return dataclasses.replace(model, **{name: new})
+    if isinstance(model, Multibody):
+        from multibody_estimation.identification import mechanism
+
+        return mechanism.set_leaf(model, name, new)
     base, numbers = (model.base, model.numbers) if isinstance(model, Numbered) else (model, {})
     if numbers or isinstance(new, jax.core.Tracer):
         return Numbered(base, {**numbers, name: new})

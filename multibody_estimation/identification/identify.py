@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from multibody_estimation._jax import jnp
-from multibody_estimation.errors import EstimationError
+from multibody_estimation.errors import EstimationError, did_you_mean
 from multibody_estimation.identification.evaluation import SYMMETRIC, Evaluation
 from multibody_estimation.identification.fit import Fit
 from multibody_estimation.identification.parameters import Parameter, select
@@ -17,10 +17,12 @@ from multibody_estimation.identification.problem import Problem, prepare
 from multibody_estimation.identification.robot import Robot
 from multibody_estimation.identification.summary import summarise
 from multibody_estimation.least_squares import Information, Solution, parameter_information, solve
+from multibody_estimation.maximal.model import Multibody
 from multibody_estimation.window import Window
 
 __all__ = ['identify', 'track']
 
+FORMS = ('joint_space', 'maximal', 'paper')
 WEIGHT = 1e-3
 """Allowed acceleration error (rad/s^2) for a model without error."""
 
@@ -36,6 +38,8 @@ def identify(
     start: Mapping[str, float] | None = None,
     correction: bool = True,
     evaluation: str | Evaluation | None = None,
+    form: str = 'joint_space',
+    compliance: float | None = None,
     max_iterations: int = 60,
     tolerance: float = 1e-4,
     progress: Callable[[int, float, float], None] | None = None,
@@ -49,6 +53,8 @@ def identify(
     fix, start: parameters to hold, and other first guesses, by name.
     correction: take out the discretisation error by deferred correction.
     evaluation: ``symmetric``, or the points of a simulator whose own parameters are wanted: ``semi_implicit``, ``mujoco``.
+    form: ``joint_space``; ``maximal`` for mechanisms with loops or joints that give (``compliance`` in m/N and rad/(N m)); ``paper`` to
+    reproduce the published two-residual form.
     progress(iteration, cost, step) is called after every accepted step, cancelled() before each.
     problem: the result of `prepare`, for these or other recordings, to spare its compilation.
     """
@@ -57,6 +63,15 @@ def identify(
     weight = _positive('weight', robot.settings.get('weight', WEIGHT) if weight is None else weight)
     step = robot.settings.get('step') if step is None else step
     evaluation = robot.settings.get('evaluation', SYMMETRIC) if evaluation is None else evaluation
+    if form not in FORMS:
+        raise EstimationError(f"form is '{form}'.{did_you_mean(form, FORMS)}")
+    if form != 'joint_space':
+        from multibody_estimation.identification.maximal_identify import identify_maximal
+
+        return identify_maximal(replace(robot, parameters=chosen), windows, form=form, weight=weight, step=step, compliance=compliance,
+                                max_iterations=max_iterations, tolerance=tolerance, progress=progress, cancelled=cancelled)  # fmt: skip
+    if isinstance(robot.model, Multibody):
+        raise EstimationError(f"{robot.name} is a mechanism in maximal coordinates: identify it with form='maximal'.")
     if problem is None:
         problem = prepare(robot, windows, chosen, step, evaluation=evaluation)
     elif windows != problem.windows:

@@ -24,7 +24,7 @@ from multibody_estimation.reporting.fit_search import Trace
 from multibody_estimation.reporting.mechanism import animation, skeleton
 from multibody_estimation.reporting.page import Finding, Report, Section, Verdict, number, table
 from multibody_estimation.reporting.progress import Progress, duration
-from multibody_estimation.reporting.residuals import Channel, autocorrelation, whiteness
+from multibody_estimation.reporting.residuals import Channel, autocorrelation, channel_figures, whiteness
 from multibody_estimation.reporting.writing import check_writable, write_file
 
 
@@ -83,6 +83,21 @@ def test_recordings_are_not_compared_across_their_seam():
     c = channel.whiteness().correlation
     pairs = [np.mean([a * b for part in np.split(r - r.mean(), 40) for a, b in zip(part[k:], part)]) for k in (1, 5)]
     np.testing.assert_allclose(c[[0, 4]], np.array(pairs) / np.mean((r - r.mean()) ** 2), rtol=1e-9)
+
+
+def test_a_sensor_slower_than_the_stages_is_judged_and_drawn_at_its_own_rate():
+    rng = np.random.default_rng(4)
+    slow = np.convolve(rng.normal(size=400), [1, 0.7])[:400]
+    r = np.full(1200, np.nan)
+    r[1::3] = slow
+    t = np.arange(1200) * 0.005
+    t[600:] += 1.0
+    channel = Channel('x', 'rad', t, r, r, r, 1.0)
+    np.testing.assert_allclose(channel.whiteness().correlation, autocorrelation(slow, 50), atol=1e-12)
+    line = next(s for s in channel_figures(channel)[0][0].spec['series'] if s['name'] == 'estimate')
+    y = decoded(line['y'])
+    assert len(y) == 401 and np.isnan(y).sum() == 1  # all readings, and one break at the pause
+    assert (np.diff(decoded(line['x'])) >= 0).all()
 
 
 def test_a_skeleton_has_its_joints_where_geometry_puts_them():

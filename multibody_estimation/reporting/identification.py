@@ -163,18 +163,9 @@ def _seams(fit: Fit) -> list[float]:
     return [float(fit.time[s]) for s in fit.starts[1:-1]]
 
 
-def _broken(fit: Fit, c: Channel) -> Channel:
-    """Lines do not run across the pause between two recordings."""
-    if len(fit.starts) <= 2:
-        return c
-    estimate = c.estimate.copy()
-    estimate[list(fit.starts[1:-1])] = np.nan
-    return replace(c, estimate=estimate)
-
-
 def _motion(fit: Fit, channels: Sequence[Channel]) -> Section:
     shown, told = _worst(channels)
-    figures = [f for c in shown for f in channel_figures(_broken(fit, c), _seams(fit))[0]]
+    figures = [f for c in shown for f in channel_figures(c, _seams(fit))[0]]
     return Section('Motion: measured and estimated', (*([paragraph(told)] if told else []), *figures, *_inputs(fit)))
 
 

@@ -91,19 +91,39 @@ class Channel:
     def whiteness(self) -> Whiteness:
         """Of the residuals; the last ones of a recording are not compared with the first ones of the next."""
         gap = np.full(LAGS, np.nan)
-        parts = np.split(self.residual, self.starts)
+        parts = [_own_rate(part) for part in np.split(self.residual, self.starts)]
         return whiteness(np.concatenate([x for part in parts for x in (part, gap)][:-1]))
+
+
+def _own_rate(r: np.ndarray) -> np.ndarray:
+    """Residuals at the rate of their sensor, where that is slower than the stages."""
+    seen = np.flatnonzero(np.isfinite(r))
+    return r[seen[0] :: max(int(np.median(np.diff(seen))), 1)] if len(seen) > 1 else r
+
+
+def _curve(channel: Channel) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Time, estimate and its deviation where there was a reading, broken where none came for long."""
+    seen = np.flatnonzero(np.isfinite(channel.estimate))
+    t = channel.time[seen]
+    breaks = np.flatnonzero(np.diff(t) > 5 * np.median(np.diff(t))) + 1 if len(t) > 2 else np.zeros(0, int)
+
+    def broken(x: np.ndarray) -> np.ndarray:
+        return np.insert(x[seen], breaks, np.nan)
+
+    deviation = None if channel.deviation is None else broken(channel.deviation)
+    return np.insert(t, breaks, t[breaks]) if len(breaks) else t, broken(channel.estimate), deviation
 
 
 def channel_figures(channel: Channel, seams: Sequence[float] = ()) -> tuple[list[Figure], list[Figure]]:
     """Trajectory, and the three pictures of the residuals."""
     c = channel
     marks = [{'type': 'v', 'at': float(s)} for s in seams]
+    t, estimate, deviation = _curve(c)
     curves = [Series('measured', c.time, c.measured, type='points', color='gray')]
-    if c.deviation is not None and np.isfinite(c.deviation).any():
-        d = 2 * c.deviation
-        curves.append(Series('estimate ± 2 std', c.time, c.estimate - d, c.estimate + d, 'band', 'blue'))
-    curves.append(Series('estimate', c.time, c.estimate, color='blue'))
+    if deviation is not None and np.isfinite(deviation).any():
+        d = 2 * deviation
+        curves.append(Series('estimate ± 2 std', t, estimate - d, estimate + d, 'band', 'blue'))
+    curves.append(Series('estimate', t, estimate, color='blue'))
     motion = lines(c.name, curves, y=f'{c.name} [{c.unit}]' if c.unit else c.name, link='time', marks=marks, wide=True)
     r = c.residual[np.isfinite(c.residual)]
     over = lines(

@@ -27,7 +27,15 @@ BUILD_WHEELS = ['ament-package', 'ament-cmake', 'ament-cmake-python', 'ament-cma
 """What the ROS wheels need to generate messages but do not list among their requirements."""
 MORE_BUILD_WHEELS = {
     'kilted': ['ament-cmake-ros-core'],
-    'jazzy': ['ament-cmake-ros', 'ament-cmake-gmock', 'ament-cmake-gtest', 'ament-cmake-pytest', 'gmock-vendor', 'gtest-vendor'],
+    'jazzy': [
+        'python-cmake-module',
+        'ament-cmake-ros',
+        'ament-cmake-gmock',
+        'ament-cmake-gtest',
+        'ament-cmake-pytest',
+        'gmock-vendor',
+        'gtest-vendor',
+    ],
 }
 
 

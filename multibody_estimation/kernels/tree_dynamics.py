@@ -35,8 +35,10 @@ class Topology(NamedTuple):
 
 
 def ready() -> bool:
-    """Whether the compiled kernels serve."""
-    return all(available(f'tree_{name}') for name in ('inverse_dynamics', 'mass_matrix', 'forward_dynamics'))
+    """Whether the compiled kernels serve: they are built, and the numbers are on the processor."""
+    return jax.default_backend() == 'cpu' and all(
+        available(f'tree_{name}') for name in ('inverse_dynamics', 'mass_matrix', 'forward_dynamics')
+    )
 
 
 def _call(target: str, shape: tuple, topology: Topology, *arguments: Any) -> Any:

@@ -51,11 +51,11 @@ def open_recording(path: str, opened: Opened, columns: str = '') -> Window:
         window = read_csv(path, columns)
     else:
         window = read_bag(path, opened.topics or None)
-    for part in (*opened.robot.inputs, *opened.robot.sensors):
-        if part.signal not in window:
+    for signal in [p.signal for p in opened.robot.inputs] + [p.signal for p in opened.robot.sensors]:
+        if signal not in window:
             known = sorted(window)
             raise EstimationError(
-                f"{path}: no signal '{part.signal}', which {opened.stem} needs; it has {', '.join(known)}."
-                f'{did_you_mean(part.signal, known)} Name its topic in the robot file: {part.signal}: {{topic: /...}}.'
+                f"{path}: no signal '{signal}', which {opened.stem} needs; it has {', '.join(known)}."
+                f'{did_you_mean(signal, known)} Name its topic in the robot file: {signal}: {{topic: /...}}.'
             )
     return window

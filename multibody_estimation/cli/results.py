@@ -23,9 +23,13 @@ def save_results(fit: Any, opened: Opened, recording: str, folder: str = '.', re
     if report:
         written.append(fit.report(place / 'report.html'))
     if opened.urdf is not None:
+        from multibody_estimation.robots.possible import make_possible
         from multibody_estimation.robots.urdf_writer import write_urdf
 
+        model, said = make_possible(fit.robot.model, fit.names)
+        for sentence in said:
+            print(f'  {sentence}')
         day = datetime.now(UTC).strftime('%Y-%m-%d')
         origin = f'from {Path(recording).name} on {day}, start {opened.urdf.name}, numbers with deviations in {written[0].name}'
-        written.append(write_urdf(fit.robot.model, opened.urdf, place / f'{opened.stem}.identified.urdf', origin=origin))
+        written.append(write_urdf(model, opened.urdf, place / f'{opened.stem}.identified.urdf', origin=origin))
     return written

@@ -172,7 +172,7 @@ class WrenchEstimate:
     outliers: Mapping[str, int]
     """Samples that each gated sensor lost to its gate."""
     misfit: Mapping[str, float]
-    """Root mean square of each gated sensor's normalised residual: 1 where its noise is right."""
+    """Root mean square of the normalised residual of each gated sensor that others tell of: 1 where its noise is right."""
     notes: tuple[str, ...]
 
     def wrench(self, link: str) -> np.ndarray:
@@ -276,7 +276,12 @@ def estimate_wrenches(
     gated = [x.sensor.name for x in program.terms if x.sensor.gate is not None]
     square, degree, out = (np.concatenate(x) for x in (squares, degrees, lost))
     kept = ~out & (degree > 0)
-    misfit = {n: float(np.sqrt(square[kept[:, c], c].sum() / max(degree[kept[:, c], c].sum(), 1))) for c, n in enumerate(gated)}
+    # A sensor of which no other tells anything has no residual to be judged by: it is not listed.
+    misfit = {
+        n: float(np.sqrt(square[kept[:, c], c].sum() / degree[kept[:, c], c].sum()))
+        for c, n in enumerate(gated)
+        if kept[:, c].any()
+    }
     joined: Sweep = Sweep._make(np.concatenate([np.asarray(getattr(p.sweep, f)) for p in parts]) for f in Sweep._fields)
     inputs = (data.position, data.velocity, data.base_velocity, data.measurements, _weights(parts, len(program.terms)))
     posterior = Posterior(program, joined, wanted, inputs)

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from multibody_estimation._jax import jnp
 from multibody_estimation.centroidal.body import WholeBody
@@ -28,22 +27,11 @@ from multibody_estimation.centroidal.model import StateLayout
 from multibody_estimation.centroidal.problem import ProcessNoise
 from multibody_estimation.centroidal.recorded import MEASURES, Signals
 from multibody_estimation.centroidal.robust import Loss
-from multibody_estimation.errors import EstimationError, did_you_mean
+from multibody_estimation.errors import EstimationError
+from multibody_estimation.schema import Flag, Number, Numbers, Text, read_yaml
 from multibody_estimation.window import Window
 
 __all__ = ['CentroidalSetup', 'load_centroidal_setup']
-
-
-class Text: ...
-
-
-class Number: ...
-
-
-class Numbers: ...
-
-
-class Flag: ...
 
 
 NOISES = {
@@ -72,7 +60,6 @@ SCHEMA: dict[str, Any] = {
     'prior': {None: [Numbers]},
     'lag': Number,
 }
-"""A class is a kind of scalar, a tuple a choice, a list repeats its one entry, {None: x} takes any name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,18 +99,12 @@ class CentroidalSetup:
 
 def load_centroidal_setup(path: str | Path) -> CentroidalSetup:
     """Read and check a setup file."""
-    from multibody_estimation.tree import load_urdf
+    from multibody_estimation.tree import find_urdf, load_urdf
 
     file = Path(path)
     if not file.is_file():
         raise EstimationError(f'{path}: there is no such file.')
-    try:
-        node = yaml.compose(file.read_text(encoding='utf-8'), Loader=yaml.SafeLoader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise EstimationError(f'{path} is no YAML: {" ".join(str(error).split())}') from None
-    if node is None:
-        raise EstimationError(f'{path} is empty; at least urdf and contacts are needed.')
-    d = _read(node, SCHEMA, str(path), '')
+    d = read_yaml(file, SCHEMA).values
     for key in ('urdf', 'contacts'):
         if not d.get(key):
             raise EstimationError(f"{path}: '{key}' is missing.")
@@ -134,7 +115,7 @@ def load_centroidal_setup(path: str | Path) -> CentroidalSetup:
     if 'imu' in d and 'frame' not in d['imu']:
         raise EstimationError(f"{path}: imu has no 'frame', the link or sensor of the URDF that it is.")
     try:
-        model = load_urdf(_urdf(d['urdf'], file), floating=True, joints=d.get('joints'))
+        model = load_urdf(find_urdf(d['urdf'], file.parent), floating=True, joints=d.get('joints'))
         noise = {_BODY_NOISE[k]: v for k, v in d.get('noise', {}).items()}
         stated = [c.get('noise') for c in d['contacts'].values()]
         if any(stated):
@@ -167,56 +148,3 @@ _BODY_NOISE = {
     'encoders': 'encoder_noise', 'velocities': 'velocity_noise', 'gyroscope': 'gyroscope_noise',
     'accelerometer': 'accelerometer_noise', 'orientation': 'orientation_noise', 'placement': 'placement_noise',
 }  # fmt: skip
-
-
-def _urdf(name: str, file: Path) -> Path:
-    if name.startswith('icub-models:'):
-        from multibody_estimation.centroidal.simulated import icub_urdf
-
-        return icub_urdf(name.removeprefix('icub-models:'))
-    return file.parent / name
-
-
-def _read(node: yaml.Node, schema: Any, path: str, where: str) -> Any:
-    """Turn a YAML node into plain values while checking it; a complaint names file, line, key and the nearest known one."""
-
-    def complain(at: yaml.Node, what: str) -> EstimationError:
-        return EstimationError(f'{path} line {at.start_mark.line + 1}: {what}')
-
-    label = where or 'the file'
-    if isinstance(schema, dict):
-        if not isinstance(node, yaml.MappingNode):
-            raise complain(node, f'{label} must be a mapping of keys to values.')
-        found: dict[str, Any] = {}
-        for key, inner in node.value:
-            if None not in schema and key.value not in schema:
-                raise complain(key, f"'{key.value}' is no key of {label}.{did_you_mean(key.value, schema)}")
-            if key.value in found:
-                raise complain(key, f"'{key.value}' is there twice.")
-            found[key.value] = _read(inner, schema.get(key.value, schema.get(None)), path, f'{where}.{key.value}'.lstrip('.'))
-        return found
-    if isinstance(schema, list):
-        if not isinstance(node, yaml.SequenceNode):
-            raise complain(node, f'{label} must be a list.')
-        return [_read(inner, schema[0], path, where) for inner in node.value]
-    if schema is Numbers and isinstance(node, yaml.SequenceNode):
-        return [_read(inner, Number, path, where) for inner in node.value]
-    if not isinstance(node, yaml.ScalarNode):
-        raise complain(node, f'{label} must be a single value.')
-    if isinstance(schema, tuple):
-        if node.value not in schema:
-            raise complain(node, f"'{node.value}' is not possible for {label}.{did_you_mean(node.value, schema)}")
-        return node.value
-    if schema is Text:
-        return node.value
-    if schema is Flag:
-        if node.value.lower() not in ('true', 'false'):
-            raise complain(node, f"{label} is '{node.value}'; true or false is needed.")
-        return node.value.lower() == 'true'
-    try:
-        number = float(node.value)
-    except ValueError:
-        number = float('nan')
-    if not np.isfinite(number):
-        raise complain(node, f"{label} is '{node.value}'; a finite number is needed.")
-    return number

@@ -36,8 +36,12 @@ class Input:
     """Constant force at the joint (N m); parameter ``<signal>.offset``."""
     column: str = ''
     """Column of the signal, where it has several; empty: the one named like the joint, or the only one."""
+    noise: float = 0.0
+    """Standard deviation of the signal in its unit, for robots whose torques are measured; 0: not stated."""
 
     def __post_init__(self) -> None:
+        if self.noise < 0:
+            raise EstimationError(f'{self.signal}: noise {self.noise} must not be negative.')
         if self.kind not in KINDS:
             raise EstimationError(f"{self.signal}: input kind '{self.kind}' is unknown.{did_you_mean(self.kind, KINDS)}")
         if not self.joint:

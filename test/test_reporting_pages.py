@@ -16,7 +16,7 @@ from multibody_estimation.calibration.simulated import random_orientations
 from multibody_estimation.centroidal import estimate_centroidal
 from multibody_estimation.centroidal.gait import measure, walking_gait
 from multibody_estimation.errors import EstimationError
-from multibody_estimation.identification import Fit, identify, simulate
+from multibody_estimation.identification import Fit, identify, simulate, track
 from multibody_estimation.reporting import Trace, calibration_report, centroidal_report, identification_report, wrench_report
 from multibody_estimation.reporting.figures import Series, lines
 from multibody_estimation.reporting.page import Report, Section, Verdict
@@ -167,6 +167,12 @@ def test_a_saved_fit_is_reported_with_its_recording_and_without(found, tmp_path)
     assert not any('Motion' in s.title for s in bare.sections)
     whole = identification_report(again, recording(1))
     assert any('Motion' in s.title for s in whole.sections) and whole.verdict.level in ('good', '')
+
+
+def test_tracked_motion_is_reported_with_its_parameters_known(found):
+    report = identification_report(track(found[0], recording(1)))
+    assert report.title == 'Motion of furuta' and report.verdict.level in ('good', '')
+    assert '>known<' in report.html and 'Sensitivity to the settings' not in [s.title for s in report.sections]
 
 
 def test_fit_report_refuses_a_bad_path_at_once(found, tmp_path):

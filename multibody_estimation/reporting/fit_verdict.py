@@ -76,7 +76,7 @@ def _fitted(channels: Sequence[Channel]) -> Iterable[Finding]:
         )
     if channels and not (large or small or colored):
         low, high = min(c.rms for c in channels), max(c.rms for c in channels)
-        size = f'{low:.2f}' if high - low < 0.005 else f'{low:.2f} to {high:.2f}'
+        size = ' to '.join(dict.fromkeys([f'{low:.2f}', f'{high:.2f}']))
         yield Finding(
             'good', f'The motion is explained down to the noise: residuals are {size} of its standard deviation and white.'
         )

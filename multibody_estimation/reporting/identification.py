@@ -60,7 +60,7 @@ def identification_report(
     sections.append(provenance(fit, windows, held_out))
     span = f'{fit.time[-1] - fit.time[0]:.1f} s, {len(fit.time)} states a joint, ' if solved else ''
     return Report(
-        title or f'Identification of {fit.robot.name}',
+        title or f'{"Motion" if all(k == 2 for k in fit.held) else "Identification"} of {fit.robot.name}',
         f'{span}{len(fit.names)} parameters, {fit.iterations} iterations in {fit.seconds:.2f} s',
         judge(fit, channels, ahead, len(defects)),
         tuple(sections),

@@ -126,6 +126,11 @@ def sweep_twin(
     return Sweep(*(x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])[: n if x.shape[1] else 0] for x in out))
 
 
+def _parts(x: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """Three matrices and two vectors that stand side by side."""
+    return x[:, :6], x[:, 6:12], x[:, 12:18], x[:, 18], x[:, 19]
+
+
 def _last(samples: tuple) -> list[Any]:
     return [None if x is None else jnp.moveaxis(x, 0, -1) for x in samples]
 
@@ -172,31 +177,22 @@ def _sweep(layout: Layout, T: dict, samples: tuple, select: tuple, multipliers: 
         Rt, Lt = six.t(Rf), six.t(Lq)
         RP = six.mm(Rt, P)
         Lg = six.cholesky(six.eye() + six.mm(RP, Rf))
-        V, U, z = six.solve(Lg, RP), six.solve(Lg, six.mm(Rt, K)), six.solve(Lg, rho - six.mv(Rt, k))
+        # One solve for all right sides: XLA then runs 6 steps instead of 30.
+        right = [RP, six.mm(Rt, K), full(Rt), (rho - six.mv(Rt, k))[:, None], rho[:, None]]
+        V, U, Ug, z, zr = _parts(six.solve(Lg, jnp.concatenate(right, 1)))
         Ps, Ks, Js, ks, js = P - six.mtm(V, V), K - six.mtm(V, U), J + six.mtm(U, U), k + six.mtv(V, z), j + six.mtv(U, z)
         LJ = six.mm(Lt, Js)
         Lm = six.cholesky(six.eye() + six.mm(LJ, Lq))
-        BJ, BK = six.solve(Lm, LJ), six.solve(Lm, six.mm(Lt, six.t(Ks)))
         h = js - six.mv(Js, b)
-        u = six.solve(Lm, six.mv(Lt, h))
+        right = [LJ, six.mm(Lt, six.t(Ks)), full(Lt), six.mv(Lt, h)[:, None], full(cq)[:, None]]
+        BJ, BK, Bq, u, wq = _parts(six.solve(Lm, jnp.concatenate(right, 1)))
         message = (
             six.congruence(Ri, pi, Ks - six.mtm(BK, BJ)), six.congruence(Ri, pi, Ps + six.mtm(BK, BK)), six.congruence(Ri, pi, Js - six.mtm(BJ, BJ)),
             six.force_to_parent(Ri, pi, ks + six.mv(Ks, b) + six.mtv(BK, u)), six.force_to_parent(Ri, pi, h - six.mtv(BJ, u)),
         )  # fmt: skip
         sums = tuple(put(s, get(s, to) + m, to) for s, m in zip(sums, message, strict=True))
         # Lg^-1 R' and Lm^-1 Lq' are all that the pass down needs of the factors.
-        kept = (
-            Js,
-            js,
-            Ks,
-            K,
-            P,
-            k,
-            six.solve(Lg, full(Rt)),
-            six.solve(Lg, rho),
-            six.solve(Lm, full(Lt)),
-            six.solve(Lm, full(cq)),
-        )
+        kept = (Js, js, Ks, K, P, k, Ug, zr, Bq, wq)
         more = (V, U, BJ, BK) if select else ()
         return (sums, ld + six.logdet(Lg) + six.logdet(Lm)), (kept, more)
 

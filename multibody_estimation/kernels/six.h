@@ -7,7 +7,14 @@
 
 namespace six {
 
-typedef double Wide __attribute__((vector_size(64)));  // 8 samples; two or four registers where these are narrower
+// Samples side by side: as many as a register holds, with the rows of a product that then stay in registers.
+#ifdef __AVX512F__
+typedef double Wide __attribute__((vector_size(64)));
+constexpr int kRows = 3;
+#else
+typedef double Wide __attribute__((vector_size(32)));
+constexpr int kRows = 2;
+#endif
 
 template <class V>
 constexpr int lanes = sizeof(V) / sizeof(double);
@@ -80,53 +87,49 @@ inline void solve_vector_transposed(const V* L, V* v) {
     v[i] *= L[7 * i];
   }
 }
-// Three rows of the result at once: every entry of B is then loaded twice instead of six times, which is what limits these loops.
+// Several rows of the result at once: every entry of B is then loaded less often, which is what limits these loops.
 // C <- C + s A'B; A may be a table of doubles.
 template <class V, class M>
 inline void add_at_b(V* C, M A, const V* B, double s) {
-  for (int i = 0; i < 6; i += 3) {
-    V c[3][6];
-    EACH(r, 3) { EACH(j, 6) c[r][j] = A[i + r] * B[j]; }
+  for (int i = 0; i < 6; i += kRows) {
+    V c[kRows][6];
+    EACH(r, kRows) { EACH(j, 6) c[r][j] = A[i + r] * B[j]; }
     UNROLL for (int k = 1; k < 6; ++k) {
-      EACH(r, 3) {
+      EACH(r, kRows) {
         auto a = A[6 * k + i + r];
         EACH(j, 6) c[r][j] += a * B[6 * k + j];
       }
     }
-    EACH(r, 3) { EACH(j, 6) C[6 * (i + r) + j] += s * c[r][j]; }
+    EACH(r, kRows) { EACH(j, 6) C[6 * (i + r) + j] += s * c[r][j]; }
   }
 }
-// C <- C + s A'A, both halves.
-template <class V>
+// C <- C + s A'A, both halves: rows i.. of the lower part, then the upper one copied.
+template <class V, int I = 0>
 inline void add_square(V* C, const V* A, double s) {
-  {
-    V c[3][3];
-    EACH(r, 3) { EACH(j, 3) c[r][j] = A[r] * A[j]; }
+  if constexpr (I < 6) {
+    constexpr int n = I + kRows;
+    V c[kRows][n];
+    EACH(r, kRows) { EACH(j, n) c[r][j] = A[I + r] * A[j]; }
     UNROLL for (int k = 1; k < 6; ++k) {
-      EACH(r, 3) { EACH(j, 3) c[r][j] += A[6 * k + r] * A[6 * k + j]; }
+      EACH(r, kRows) { EACH(j, n) c[r][j] += A[6 * k + I + r] * A[6 * k + j]; }
     }
-    EACH(r, 3) { EACH(j, 3) C[6 * r + j] += s * c[r][j]; }
+    EACH(r, kRows) { EACH(j, n) C[6 * (I + r) + j] += s * c[r][j]; }
+    EACH(r, kRows) { EACH(j, I) C[6 * j + I + r] = C[6 * (I + r) + j]; }
+    add_square<V, n>(C, A, s);
   }
-  V c[3][6];
-  EACH(r, 3) { EACH(j, 6) c[r][j] = A[3 + r] * A[j]; }
-  UNROLL for (int k = 1; k < 6; ++k) {
-    EACH(r, 3) { EACH(j, 6) c[r][j] += A[6 * k + 3 + r] * A[6 * k + j]; }
-  }
-  EACH(r, 3) { EACH(j, 6) C[6 * (3 + r) + j] += s * c[r][j]; }
-  EACH(r, 3) { EACH(j, 3) C[6 * j + 3 + r] = C[6 * (3 + r) + j]; }
 }
 template <class V, class M>
 inline void add_a_b(V* C, M A, const V* B, double s) {
-  for (int i = 0; i < 6; i += 3) {
-    V c[3][6];
-    EACH(r, 3) { EACH(j, 6) c[r][j] = A[6 * (i + r)] * B[j]; }
+  for (int i = 0; i < 6; i += kRows) {
+    V c[kRows][6];
+    EACH(r, kRows) { EACH(j, 6) c[r][j] = A[6 * (i + r)] * B[j]; }
     UNROLL for (int k = 1; k < 6; ++k) {
-      EACH(r, 3) {
+      EACH(r, kRows) {
         auto a = A[6 * (i + r) + k];
         EACH(j, 6) c[r][j] += a * B[6 * k + j];
       }
     }
-    EACH(r, 3) { EACH(j, 6) C[6 * (i + r) + j] += s * c[r][j]; }
+    EACH(r, kRows) { EACH(j, 6) C[6 * (i + r) + j] += s * c[r][j]; }
   }
 }
 template <class V, class M>

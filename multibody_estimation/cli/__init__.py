@@ -21,6 +21,8 @@ VERBS = {
     'demo': 'demo',
     'doctor': 'doctor',
     'identify': 'identify',
+    'predict': 'predict',
+    'track': 'track',
     'up': 'up',
     'watch': 'watch',
     'wrench': 'wrench',

@@ -218,7 +218,10 @@ class MaximalForm:
         forces, L, K = self._eliminate(state, z, data)
         r = self._rows(state, jnp.zeros(3 * k), z, forces, data)
         J = columns(lambda x: self._rows(state, x[: 3 * k], z + x[3 * k :], forces, data), 3 * k + p)
-        J = J - weave(L, solve_positive(K, fold(L, J)))
+        # Without barriers XLA computes the Jacobian again wherever it is used.
+        J, L = jax.lax.optimization_barrier((J, L))
+        X = jax.lax.optimization_barrier(solve_positive(K, jax.lax.optimization_barrier(fold(L, J))))
+        J = J - weave(L, X)
         arrow = assemble(J, r, width=3, **size)
         for r, J in self._sensor_rows(state, z, data, True):
             arrow = arrow + assemble(J, r, width=1, **size)

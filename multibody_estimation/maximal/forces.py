@@ -80,14 +80,19 @@ def gyroscopic_impulse(model: Multibody, velocity: Array, step: Array | float) -
     _, inverse = inverse_mass(model)
     xx, yy, zz, xy, xz, yz = (lift(inverse[:, i], velocity.ndim - 2) for i in range(6))
     K = ((xx, xy, xz), (xy, yy, yz), (xz, yz, zz))
-    for _ in range(3):
+
+    def newton(_, carry: Array) -> Array:
+        momentum = tuple(carry)
         x = c.apply(K, momentum)
         miss = c.subtract(_turned(momentum, c.scale(step / 2, x)), target)
         # Newton in the momentum p: d(p + h/2 x cross p) = (1 + h/2 ([x] - [p] K)) dp, solved to second order in h.
         first = c.scale(-step / 2, c.subtract(c.cross(x, miss), c.cross(momentum, c.apply(K, miss))))
         second = c.scale(-step / 2, c.subtract(c.cross(x, first), c.cross(momentum, c.apply(K, first))))
-        momentum = c.subtract(momentum, c.add(miss, first, second))
-    return jnp.stack(c.subtract(momentum, start), axis=1)
+        return jnp.stack(c.subtract(momentum, c.add(miss, first, second)))
+
+    # A loop, not written out: XLA fuses rounds that are, and computes the inner ones again for every use of the outer ones.
+    momentum = jax.lax.fori_loop(0, 3, newton, jnp.stack(momentum))
+    return jnp.stack(c.subtract(tuple(momentum), start), axis=1)
 
 
 def gravity(model: Multibody) -> Array:

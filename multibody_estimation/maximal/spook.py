@@ -143,8 +143,7 @@ def step(model: Multibody, state: State, inputs: Array, step: Array | float, *, 
         after = State(advance(pose, free, h), free)
         return Outcome(after, none, none, none, none[:, None], none, jnp.full(pose.shape[2:], SOLVED))
     r, k = len(rows.first), m + na
-    K = _gram(model, rows)
-    u = speed(rows, free)
+    K, u = _gram(model, rows), speed(rows, free)
 
     # Eliminate joints and viscous friction: u_B = W lambda_B + c.
     sigma, ups = (lift(x, t) for x in regularisation(model.compliance, model.damping, h))
@@ -154,21 +153,26 @@ def step(model: Multibody, state: State, inputs: Array, step: Array | float, *, 
     drag = lift(drag, t)
     a = jnp.concatenate([ups * (4 / h * g - speed(G, v)), -carry])
     bounded = [*range(k, r), *(m + i for i in model.dry)]
-    # Rigid joints (compliance 0) keep a trace of softness, so that redundant rows leave the matrix positive.
-    least = 1e-12 * K[jnp.arange(m), jnp.arange(m)]
-    S = K[:k, :k] + lift(jnp.eye(k), t) * jnp.concatenate([jnp.maximum(sigma, least), drag + jnp.zeros_like(carry)])[:, None]
-    cross = jnp.moveaxis(pick(jnp.moveaxis(K[:k], 1, 0), bounded), 0, 1)
-    X = solve_positive(S, jnp.concatenate([cross, (a + u[:k])[:, None]], axis=1)) if k else cross
-    inner = pick(jnp.moveaxis(pick(K, bounded), 1, 0), bounded).swapaxes(0, 1)
     nB = len(bounded)
-    W = inner - jnp.einsum('ki...,kj...->ij...', cross, X[:, :nB])
-    c = pick(u, bounded) - (jnp.einsum('ki...,k...->i...', cross, X[:, nB]) if k else 0.0)
+    W = pick(jnp.moveaxis(pick(K, bounded), 1, 0), bounded).swapaxes(0, 1)
+    c = pick(u, bounded)
+    if k:  # not with zero rows: XLA's product over an empty axis hangs in derivatives
+        # Rigid joints (compliance 0) keep a trace of softness, so that redundant rows leave the matrix positive.
+        least = 1e-12 * K[jnp.arange(m), jnp.arange(m)]
+        S = K[:k, :k] + lift(jnp.eye(k), t) * jnp.concatenate([jnp.maximum(sigma, least), drag + jnp.zeros_like(carry)])[:, None]
+        cross = jnp.moveaxis(pick(jnp.moveaxis(K[:k], 1, 0), bounded), 0, 1)
+        X = solve_positive(S, jnp.concatenate([cross, (a + u[:k])[:, None]], axis=1))
+        if nB:
+            W = W - jnp.einsum('ki...,kj...->ij...', cross, X[:, :nB])
+            c = c - jnp.einsum('ki...,k...->i...', cross, X[:, nB])
 
     def solve(F: Array) -> tuple[Array, Array, Array]:
         stick = lift(pick(model.creep, model.dry), t) / positive(F, 1e-15)
         numbers = _Bounds(jnp.concatenate([*regular, stick]), jnp.concatenate([*offset, jnp.zeros_like(F)]))
         bound, status = _lcp(model, W, c, numbers, F)
-        held = -(X[:, nB] + jnp.einsum('kj...,j...->k...', X[:, :nB], bound)) if k else none
+        held = none
+        if k:
+            held = -(X[:, nB] + jnp.einsum('kj...,j...->k...', X[:, :nB], bound)) if nB else -X[:, 0]
         return held, bound, status
 
     F = h * lift(pick(model.coulomb, model.dry), t) + jnp.zeros((len(model.dry), *pose.shape[2:]))

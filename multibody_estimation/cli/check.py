@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`multibody-estimation check`: what can be told from a recording, and what is wrong with it, before anything is solved."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ def command(
     robot: Annotated[str, typer.Argument(help='robot file (.yaml), or a robot of this package (furuta)')],
     recording: Annotated[str, typer.Argument(help='rosbag2 folder, .mcap or .csv file')],
     weight: Annotated[float | None, typer.Option(help='allowed acceleration error, rad/s^2')] = None,
-    columns: Annotated[str, typer.Option(help='mapping of the columns of a .csv file (YAML)')] = '',
+    csv: Annotated[Path | None, typer.Option(help='mapping of the columns of a .csv file (YAML)')] = None,
 ) -> None:
     """Look at a recording: how each joint moves, how well each parameter can be told, what only shows in sums or ratios, what is wrong.
 
@@ -24,7 +25,7 @@ def command(
     from multibody_estimation.identification.check import check
 
     opened = open_robot(robot)
-    found = check(opened.robot, open_recording(recording, opened, columns), weight=weight)
+    found = check(opened.robot, open_recording(recording, opened, csv), weight=weight)
     print(found)
     if found.findings:
         raise typer.Exit(2)

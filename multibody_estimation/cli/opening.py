@@ -40,15 +40,15 @@ def open_robot(text: str) -> Opened:
     raise EstimationError(f"'{text}' is neither a robot file (.yaml) nor a robot of this package.{hint}")
 
 
-def open_recording(path: str, opened: Opened, columns: str = '') -> Window:
+def open_recording(path: str | Path, opened: Opened, mapping: str | Path | None = None) -> Window:
     """A rosbag2 folder or .mcap file, or a CSV file with its mapping of columns; it must hold what the robot's inputs and sensors read."""
     from multibody_estimation.recording.bag import read_bag
     from multibody_estimation.recording.csv import read_csv
 
     if Path(path).suffix == '.csv':
-        if not columns:
-            raise EstimationError(f'{path}: say which column is which with --columns mapping.yaml.')
-        window = read_csv(path, columns)
+        if mapping is None:
+            raise EstimationError(f'{path}: say which column is which with --csv mapping.yaml.')
+        window = read_csv(path, mapping)
     else:
         window = read_bag(path, opened.topics or None)
     for signal in [p.signal for p in opened.robot.inputs] + [p.signal for p in opened.robot.sensors]:

@@ -11,17 +11,20 @@ from multibody_estimation.errors import EstimationError
 __all__ = ['save_results']
 
 
-def save_results(fit: Any, opened: Opened, recording: str, folder: str = '.', report: bool = True) -> list[Path]:
-    """Write ``<name>.fit.yaml``, ``report.html`` and ``<name>.identified.urdf``; returns what was written."""
-    place = Path(folder)
+def save_results(fit: Any, opened: Opened, recording: str | Path, output: Path | None = None) -> list[Path]:
+    """Write ``<name>.fit.yaml``, ``report.html`` and ``<name>.identified.urdf``; returns what was written.
+
+    output: a folder, or the name of the fit (.yaml); the others go beside it.
+    """
+    named = output is not None and output.suffix in ('.yaml', '.yml')
+    place = Path('.') if output is None else output.parent if named else output
     try:
         place.mkdir(parents=True, exist_ok=True)
-        written = [place / f'{opened.stem}.fit.yaml']
+        written = [output if named and output is not None else place / f'{opened.stem}.fit.yaml']
         fit.save(written[0])
     except OSError as error:
         raise EstimationError(f'{place} cannot be written: {error.strerror}. Choose another folder with --output.') from None
-    if report:
-        written.append(fit.report(place / 'report.html'))
+    written.append(fit.report(place / 'report.html'))
     if opened.urdf is not None:
         from multibody_estimation.robots.possible import make_possible
         from multibody_estimation.robots.urdf_writer import write_urdf

@@ -11,7 +11,6 @@ a Gauss-Newton step), that by acceleration is the mass matrix, and that by the i
 from functools import lru_cache
 from typing import Any
 
-
 from multibody_estimation import tree
 from multibody_estimation._jax import jax, jnp
 from multibody_estimation.errors import EstimationError

@@ -122,7 +122,7 @@ def _read(node: yaml.Node, schema: Any, path: Path, at: tuple[str, ...], lines: 
             raise complain(node, f'{label} must be a list.')
         return [_read(inner, schema[0], path, at, lines) for inner in node.value]
     if isinstance(node, yaml.SequenceNode) and (schema is Numbers or (isinstance(schema, Quantity) and schema.many)):
-        single = Number if schema is Numbers else Quantity(schema.unit)
+        single: Any = Quantity(schema.unit) if isinstance(schema, Quantity) else Number
         return [_read(inner, single, path, at, lines) for inner in node.value]
     if not isinstance(node, yaml.ScalarNode):
         raise complain(node, f'{label} must be a single value.')

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -195,7 +196,7 @@ def _check(signal: Signal, start: int, defects: list[Defect]) -> Signal:
     name, total = signal.name, len(signal)
     origin = np.arange(total)
 
-    def note(kind: str, index: int, stamp: int, sentence: str) -> None:
+    def note(kind: str, index: Any, stamp: Any, sentence: str) -> None:
         defects.append(Defect(name, kind, int(index), (int(stamp) - start) / NANOSECONDS, sentence))
 
     bad = ~np.isfinite(signal.values).all(axis=1)

@@ -83,8 +83,8 @@ def _compare(estimate, path: Path) -> str:
     lines = ['Against the truth:']
     for part, where in list(estimate.layout.slices.items())[:5]:
         true = np.stack([np.interp(estimate.time, time, column) for column in states[:, where].T], axis=1)
-        error = estimate[part] - true
-        size, spread = np.sqrt(np.mean(error**2)), np.sqrt(np.mean((error / estimate.deviation(part)) ** 2))
+        off = estimate[part] - true
+        size, spread = np.sqrt(np.mean(off**2)), np.sqrt(np.mean((off / estimate.deviation(part)) ** 2))
         lines.append(f'  {part:<18} off by {size:.3g} {UNITS[part]} rms, {spread:.2f} standard deviations')
     return '\n'.join(lines)
 

@@ -2,6 +2,7 @@
 """What an estimate is worth: covariance, correlation, directions that the data cannot see."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ class Information:
     """Unit directions that the data cannot see, each (p,)."""
 
 
-def parameter_information(arrow: Arrow, metric: np.ndarray, held: np.ndarray, *, blind_below: float = 1e-9) -> Information:
+def parameter_information(arrow: Arrow, metric: Any, held: np.ndarray, *, blind_below: float = 1e-9) -> Information:
     """Covariance of the parameters from the normal equations.
 
     ``held`` marks parameters at a bound; they are taken as known. Directions whose information, with every parameter scaled to
@@ -83,7 +84,7 @@ def joint_covariance(arrow: Arrow, metric: jax.Array) -> jax.Array:
     return jax.lax.scan(step, jnp.zeros((b, b)), (fac.U, fac.Z), reverse=True)[1]
 
 
-def log_determinant(arrow: Arrow, metric: np.ndarray) -> float:
+def log_determinant(arrow: Arrow, metric: Any) -> float:
     """Log determinant of the states' normal matrix T."""
     U = np.asarray(factorise(arrow, jnp.float64(1e-13), metric).U)
     return float(2 * np.log(np.diagonal(U, axis1=1, axis2=2)).sum())

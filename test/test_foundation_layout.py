@@ -22,6 +22,7 @@ FLOORS = {
     'identification': 2, 'wrench': 2, 'calibration': 2, 'centroidal': 2,
     'robots': 3,
     'recording': 4, 'hardware': 4, 'reporting': 4,
+    'studies': 4.5,
     'cli': 5, 'nodes': 6,
 }  # fmt: skip
 NEIGHBOURS = {
@@ -32,6 +33,7 @@ NEIGHBOURS = {
 }
 LAZY = {
     ('cli', 'nodes'),  # `up` starts nodes as processes
+    ('studies', 'cli'),  # a study opens robots and recordings as the verbs do
     ('identification', 'reporting'),  # fit.report()
     ('calibration', 'reporting'),
     ('wrench', 'reporting'),

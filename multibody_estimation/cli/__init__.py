@@ -23,6 +23,7 @@ VERBS = {
     'identify': 'identify',
     'predict': 'predict',
     'track': 'track',
+    'study': 'study',
     'up': 'up',
     'watch': 'watch',
     'wrench': 'wrench',

@@ -46,7 +46,7 @@ def open_recording(path: str | Path, opened: Opened, mapping: str | Path | None 
     from multibody_estimation.recording.csv import read_csv
 
     if Path(path).suffix == '.csv':
-        if mapping is None:
+        if not mapping:
             raise EstimationError(f'{path}: say which column is which with --csv mapping.yaml.')
         window = read_csv(path, mapping)
     else:

@@ -10,6 +10,7 @@ import numpy as np
 
 from multibody_estimation._jax import jnp
 from multibody_estimation.errors import EstimationError, did_you_mean
+from multibody_estimation.identification.arm_form import suits
 from multibody_estimation.identification.evaluation import SYMMETRIC, Evaluation
 from multibody_estimation.identification.fit import Fit
 from multibody_estimation.identification.parameters import Parameter, select
@@ -72,6 +73,10 @@ def identify(
                                 max_iterations=max_iterations, tolerance=tolerance, progress=progress, cancelled=cancelled)  # fmt: skip
     if isinstance(robot.model, Multibody):
         raise EstimationError(f"{robot.name} is a mechanism in maximal coordinates: identify it with form='maximal'.")
+    if problem is None and suits(robot):
+        from multibody_estimation.identification.arm_identify import identify_arm
+
+        return identify_arm(robot, windows, chosen, step=step, progress=progress, cancelled=cancelled)
     if problem is None:
         problem = prepare(robot, windows, chosen, step, evaluation=evaluation)
     elif windows != problem.windows:

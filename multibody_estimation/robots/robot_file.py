@@ -62,7 +62,7 @@ SCHEMA: dict = {
     'inputs': {
         None: {
             'topic': Text, 'joint': Text, 'joints': [Text], 'kind': ('torque', 'voltage'), 'delay': Quantity('s'), 'gain': Number,
-            'back_emf': Number, 'offset': Number,
+            'back_emf': Number, 'offset': Number, 'noise': Quantity('N m|N|V', many=True),
         }
     },
     'sensors': {
@@ -144,7 +144,11 @@ def _inputs(file: Checked, model: tree.Model, name: str, entry: dict) -> Iterato
     for joint in joints:
         if joint not in model.joint_names:
             raise file.complain(f"the robot has no joint '{joint}'.{did_you_mean(joint, model.joint_names)}", 'inputs', name)
-        numbers = {k: v for k, v in entry.items() if k in ('kind', 'delay', 'gain', 'back_emf', 'offset')}
+        numbers = {k: v for k, v in entry.items() if k in ('kind', 'delay', 'gain', 'back_emf', 'offset', 'noise')}
+        if isinstance(numbers.get('noise'), list):
+            if len(numbers['noise']) != len(joints):
+                raise file.complain(f"{len(numbers['noise'])} numbers for the noise of {len(joints)} joints.", 'inputs', name)
+            numbers['noise'] = numbers['noise'][joints.index(joint)]
         yield Input(name, joint, **numbers)
 
 

@@ -59,7 +59,7 @@ setup(
         'hardware': ['pyserial>=3.5', 'python-can>=4.3'],
         'mujoco': ['mujoco', 'icub-models'],
         'study': ['dask[distributed]>=2024.1', 'pyarrow>=15'],
-        'test': ['pytest>=8', 'pytest-xdist', 'hypothesis', 'ruff', 'mypy', 'types-PyYAML', 'pin', 'idyntree', 'icub-models', 'mujoco',
+        'test': ['pytest>=8', 'pytest-xdist', 'pytest-timeout', 'hypothesis', 'ruff', 'mypy', 'types-PyYAML', 'pin', 'idyntree', 'icub-models', 'mujoco',
                  'example-robot-data', 'pyserial>=3.5', 'python-can>=4.3', 'colcon-core', 'colcon-cmake', 'colcon-ros', 'crocoddyl', 'selenium>=4',
                  'dask[distributed]>=2024.1', 'pyarrow>=15'],
         'bench': ['casadi', 'numba', 'pin', 'idyntree', 'icub-models', 'mujoco[sysid]', 'crocoddyl'],

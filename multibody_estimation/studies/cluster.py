@@ -34,7 +34,7 @@ def connect(scheduler: str = '', workers: int = 2) -> Iterator[Any]:
             yield stack.enter_context(distributed.Client(cluster))
             return
         try:
-            client = stack.enter_context(distributed.Client(scheduler, timeout=PATIENCE, set_as_default=False))
+            client = stack.enter_context(distributed.Client(scheduler, timeout=PATIENCE))
         except (OSError, ValueError, TypeError) as error:
             why = str(error).split('\n')[0]
             raise EstimationError(f"There is no Dask scheduler at '{scheduler}' ({why}). Start one: dask scheduler") from None

@@ -76,7 +76,9 @@ def test_derivatives_are_those_of_the_forces(measured):
         e[joint, k] = 1e-8
         slope = (rows(q + e, z) - rows(q - e, z)) / 2e-8
         for part, window in ((2, k - 2), (1, k - 1), (0, k)):  # window w spans stages w, w+1, w+2
-            np.testing.assert_allclose(J[:, 6 * part + joint, window], slope[:, window], rtol=1e-4, atol=1e-5 * np.abs(slope).max())
+            np.testing.assert_allclose(
+                J[:, 6 * part + joint, window], slope[:, window], rtol=1e-4, atol=1e-5 * np.abs(slope).max()
+            )
 
 
 def test_lengths_are_refused_in_one_sentence(measured):

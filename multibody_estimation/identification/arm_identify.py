@@ -133,7 +133,7 @@ def _blind(binding: Binding, info: Information) -> tuple[str, ...]:
     """One sentence for all directions that stay at the start."""
     if not info.blind:
         return ()
-    share = sum(d**2 for d in info.blind)
+    share = np.sum(np.square(info.blind), axis=0)
     most = [binding.parameters[i].title for i in np.argsort(-share)[:5] if share[i] > 0.5]
     return (
         f'{len(info.blind)} of {len(binding.parameters)} combinations of parameters; they stay where the start has them'

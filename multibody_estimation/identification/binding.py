@@ -150,6 +150,10 @@ def _place(robot: Robot, parameter: Parameter, value: Any, model: Any, inputs: l
     return model
 
 
+def _plain(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in numbers.items()}
+
+
 def known_names(robot: Robot) -> list[str]:
     return [*_places(robot), *dynamics.number_names(robot.model)]
 
@@ -157,7 +161,8 @@ def known_names(robot: Robot) -> list[str]:
 def bind(robot: Robot, parameters: tuple[Parameter, ...]) -> Binding:
     """Check every parameter against the robot, give it a start and set the fixed ones."""
     joints = dynamics.joint_names(robot.model)
-    for element in (*robot.inputs, *robot.sensors):
+    elements: list[Any] = [*robot.inputs, *robot.sensors]
+    for element in elements:
         for joint in getattr(element, 'joints', None) or ([element.joint] if getattr(element, 'joint', '') else []):
             if joint not in joints:
                 raise EstimationError(f"{element.signal}: the robot has no joint '{joint}'.{did_you_mean(joint, joints)}")
@@ -202,10 +207,7 @@ def _with_numbers(robot: Robot, inputs: list[dict], sensors: list[dict]) -> Robo
     return replace(
         robot,
         inputs=tuple(replace(i, **numbers) for i, numbers in zip(robot.inputs, inputs)),
-        sensors=tuple(
-            replace(s, **{k: tuple(v) if isinstance(v, list) else v for k, v in numbers.items()})
-            for s, numbers in zip(robot.sensors, sensors)
-        ),
+        sensors=tuple(replace(s, **_plain(numbers)) for s, numbers in zip(robot.sensors, sensors)),
     )
 
 

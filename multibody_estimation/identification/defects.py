@@ -19,7 +19,7 @@ STILL = 0.01
 
 def in_the_data(robot: Robot, window: Window) -> tuple[Finding, ...]:
     """What the signals show by themselves."""
-    needed = {s.signal for s in (*robot.sensors, *robot.inputs)}
+    needed = {s.signal for s in robot.sensors} | {i.signal for i in robot.inputs}
     found = [Finding(d.kind, d.signal, d.sentence) for d in window.defects if d.signal in needed][:20]
     for source in robot.inputs:
         if source.signal in window:

@@ -41,7 +41,8 @@ def defect(model: Any, position: Any, speed: Any, applied: Any, loss: Any, step:
 
     def shoot(v):
         def one(state, _):
-            return advance(model, *state, u, loss, sign * step / substeps), None
+            x, speed = state
+            return advance(model, x, speed, u, loss, sign * step / substeps), None
 
         return jax.lax.scan(one, (start, jnp.concatenate([v, v], 1)), None, length=substeps)[0][0]
 

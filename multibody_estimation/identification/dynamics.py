@@ -162,7 +162,8 @@ def mass_matrix(model: Any, q: jax.Array, qd: jax.Array) -> tuple[jax.Array, jax
     def force(qdd):
         return inverse_dynamics(model, q, qd, qdd)
 
-    bias, columns = None, []
+    bias: Any = None
+    columns = []
     for i in range(nq):
         bias, column = jax.jvp(force, (zero,), (zero.at[i].set(1.0),))
         columns.append(column)

@@ -120,7 +120,7 @@ def make_grid(robot: Robot, windows: Sequence[Window], step: float | None = None
 
 def _check_moves(samples: Sequence[Samples]) -> None:
     """A robot that stands still tells nothing."""
-    joints = []
+    joints: list[str] = []
     for s in samples:
         if isinstance(s.sensor, Encoder):
             for y, w in zip(s.values, s.weight):

@@ -153,7 +153,8 @@ class JointForm:
     def _forces(self, q, z, data):
         at, _ = self._at(q, data, data['correction'])
         model, _, _ = self.binding.apply(self.binding.values(z))
-        return self._force(*at, z, data), dynamics.mass_matrix(model, at[0], at[1])[0]
+        position, v, a, drag, slide = at
+        return self._force(position, v, a, drag, slide, z, data), dynamics.mass_matrix(model, position, v)[0]
 
     def window_columns(self, Jq, Jv, Ja, Jp, h):
         """Columns for the three stages of a window and the parameters, from those for position, velocity, acceleration."""
@@ -164,8 +165,8 @@ class JointForm:
         nq, h = self.nq, data['step']
         (position, v, a, drag, slide), shifts = self._at(q, data, data['correction'])
 
-        def force(*at):
-            return self._force(*at, data)
+        def force(q, qd, qdd, drag, slide, z):
+            return self._force(q, qd, qdd, drag, slide, z, data)
 
         residual = force(position, v, a, drag, slide, z)
         M = tangents(lambda x: force(position, v, x, drag, slide, z), a)
@@ -194,7 +195,8 @@ class JointForm:
         arrow = assemble(J, row, width=3, **size)
         for k, sensor in enumerate(self.binding.robot.sensors):
             r, J, width = sensor_rows(self, k, q, z, data)
-            extra, huber = 0.0, sensor.huber
+            extra: Any = 0.0
+            huber = sensor.huber
             if huber:
                 far = jnp.abs(r) > huber
                 robust = jnp.where(far, jnp.sqrt(huber / jnp.where(far, jnp.abs(r), 1.0)), 1.0)
@@ -232,7 +234,8 @@ class JointForm:
 
         def one(state, u):
             def inner(s, _):
-                return deferred_correction.advance(model, *s, u, loss, step / substeps), None
+                x, v = s
+                return deferred_correction.advance(model, x, v, u, loss, step / substeps), None
 
             return jax.lax.scan(inner, state, None, length=substeps)[0], state
 

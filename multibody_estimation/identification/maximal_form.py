@@ -150,7 +150,7 @@ class MaximalForm:
         angular = jnp.array([code[0] == 'r' for _, code in model.axes])[:, None]
         turn = jnp.where(angular, turn - 2 * jnp.pi * jnp.round(turn / (2 * jnp.pi)), turn)
         plain, effort = self.efforts(model, inputs, turn / (2 * h), data)
-        r = maximal.window_residual(plain, tuple(q), forces, effort, h)
+        r = maximal.window_residual(plain, (q[0], q[1], q[2]), forces, effort, h)
         # The rows of the stepper itself (averages of g and its rate) are not linear along a step; g is, by the correction in `retract`.
         constraint = data['compliance'] * forces + maximal.constraint_values(model, q[1])
         mass = jnp.concatenate([jnp.repeat(model.mass[:, None], 3, 1), model.inertia[:, :3]], axis=1).reshape(-1)

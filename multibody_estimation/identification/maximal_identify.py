@@ -102,7 +102,7 @@ def identify_maximal(
     strongest = max(float(s.weight.max()) for s in grid.samples)
     metric = np.zeros(-(-n * k // shape.block) * shape.block)
     metric[: grid.count * k] = strongest**2
-    metric = jnp.asarray(metric.reshape(-1, shape.block))
+    metric = jnp.asarray(metric.reshape(-1, shape.block))  # type: ignore[assignment]
     q = first_positions(grid, len(binding.robot.model.axis_names), binding.offsets())
     state: Any = shape.state_at(q, z0, grid.step) if form == 'paper' else shape.state_at(q, z0)
     z, count, last = z0, 0, None

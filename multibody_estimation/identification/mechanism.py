@@ -56,10 +56,12 @@ def set_leaf(model: maximal.Multibody, name: str, number: Any) -> maximal.Multib
     field, index = _table(model)[name]
     array = getattr(model, field)
     if isinstance(number, jax.core.Tracer) or isinstance(array, jax.core.Tracer):
-        return replace(model, **{field: jnp.asarray(array).at[index].set(number)})
+        changed: dict[str, Any] = {field: jnp.asarray(array).at[index].set(number)}
+        return replace(model, **changed)
     array = np.array(array, dtype=float)
     array[index] = float(number)
-    return replace(model, **{field: array})
+    other: dict[str, Any] = {field: array}
+    return replace(model, **other)
 
 
 def as_mechanism(robot: Robot, compliance: float, damping: float) -> Robot:
@@ -67,11 +69,12 @@ def as_mechanism(robot: Robot, compliance: float, damping: float) -> Robot:
     if isinstance(robot.model, maximal.Multibody):
         model = robot.model
         rows = len(model.rows)
-        return replace(robot, model=replace(model, compliance=np.full(rows, compliance), damping=np.full(rows, damping)))
+        soft: dict[str, Any] = {'compliance': np.full(rows, compliance), 'damping': np.full(rows, damping)}
+        return replace(robot, model=replace(model, **soft))
     if not isinstance(robot.model, tree.Model):
         raise EstimationError('The maximal and paper forms need a tree or a mechanism, not hand-written equations.')
     model = maximal.from_tree(robot.model, compliance=compliance, damping=damping)
-    known, signals = leaf_names(model), [s.signal for s in (*robot.inputs, *robot.sensors)]
+    known, signals = leaf_names(model), [*(i.signal for i in robot.inputs), *(s.signal for s in robot.sensors)]
     parameters = []
     for p in robot.parameters:
         if p.assign is not None:

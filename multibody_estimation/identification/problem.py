@@ -76,7 +76,7 @@ class Problem:
         form = _form(self.binding, grid, self.form.free, self.form.evaluation)
         return Problem(form, self.binding, grid, windows)
 
-    def starting_at(self, values: Sequence[float]) -> 'Problem':
+    def starting_at(self, values: Any) -> 'Problem':
         """The same problem with another start of the search."""
         moved = tuple(replace(p, start=float(v), scale=p.step) for p, v in zip(self.binding.parameters, values))
         return replace(self, binding=replace(self.binding, parameters=moved))

@@ -33,7 +33,7 @@ class Robot:
         object.__setattr__(self, 'inputs', tuple(self.inputs))
         object.__setattr__(self, 'sensors', tuple(self.sensors))
         object.__setattr__(self, 'parameters', check_names(self.parameters))
-        signals = [s.signal for s in (*self.inputs, *self.sensors)]
+        signals = [*(i.signal for i in self.inputs), *(s.signal for s in self.sensors)]
         for signal in signals:
             if signals.count(signal) > 1 and signal not in [i.signal for i in self.inputs]:
                 raise EstimationError(f"{self.name}: two sensors read the signal '{signal}'.")

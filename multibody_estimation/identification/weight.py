@@ -103,6 +103,7 @@ def choose_weight(
                 problem = prepare(robot, rest, select(robot.parameters, fix=fix), step or robot.settings.get('step'))
             fit = identify(robot, rest, weight=w, problem=problem)
             errors.append(predict_windows(fit, windows[i], seconds=seconds, starts=starts, weight=w))
+        assert problem is not None
         scores.append(float(np.mean([_in_noise(problem, e.error) for e in errors])))
         details.append(tuple(errors))
     return WeightChoice(method, tuple(weights), tuple(scores), tuple(details))

@@ -17,7 +17,7 @@ Parameters are dotted names made of the URDF's own link and joint names.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ from multibody_estimation.schema import Checked, Flag, Number, Numbers, Quantity
 
 __all__ = ['RobotFile', 'load_robot', 'read_robot_file']
 
-TYPES = {
+TYPES: dict[str, Any] = {
     'encoder': Encoder, 'gyroscope': Gyroscope, 'accelerometer': Accelerometer, 'force_torque': ForceTorque, 'joint_torque': JointTorque,
     'position': Position,
 }  # fmt: skip
@@ -147,7 +147,7 @@ def _inputs(file: Checked, model: tree.Model, name: str, entry: dict) -> Iterato
         numbers = {k: v for k, v in entry.items() if k in ('kind', 'delay', 'gain', 'back_emf', 'offset', 'noise')}
         if isinstance(numbers.get('noise'), list):
             if len(numbers['noise']) != len(joints):
-                raise file.complain(f"{len(numbers['noise'])} numbers for the noise of {len(joints)} joints.", 'inputs', name)
+                raise file.complain(f'{len(numbers["noise"])} numbers for the noise of {len(joints)} joints.', 'inputs', name)
             numbers['noise'] = numbers['noise'][joints.index(joint)]
         yield Input(name, joint, **numbers)
 
@@ -167,7 +167,7 @@ def _sensor(file: Checked, model: tree.Model, name: str, entry: dict) -> Observa
         raise file.complain(
             f"the robot has no link '{entry['link']}'.{did_you_mean(entry['link'], model.link_names)}", 'sensors', name
         )
-    known = set(TYPES[kind].__dataclass_fields__)
+    known = {f.name for f in fields(TYPES[kind])}
     numbers: dict[str, Any] = {}
     for key, value in entry.items():
         if key in ('type', 'topic'):

@@ -103,8 +103,10 @@ class _Text:
             tag = self.text[e.begin : e.end].decode()
             for name, value in attributes.items():
                 pattern = re.compile(rf'(\s{re.escape(name)}\s*=\s*)("[^"]*"|\'[^\']*\')')
-                if pattern.search(tag):
-                    tag = pattern.sub(lambda m, value=value: f'{m[1]}{m[2][0]}{value}{m[2][0]}', tag, count=1)
+                there = pattern.search(tag)
+                if there:
+                    quote = there[2][0]
+                    tag = f'{tag[: there.start()]}{there[1]}{quote}{value}{quote}{tag[there.end() :]}'
                 else:
                     tag = re.sub(r'(\s*/?>)$', f' {name}="{value}"\\1', tag)
             self.changes.append((e.begin, e.end, tag.encode()))
@@ -120,8 +122,8 @@ class _Text:
         top = self.elements[()]
         self.changes.append((top.end, top.end, f'\n<!-- {comment} -->'.encode()))
         out = self.text
-        for begin, end, new in sorted(self.changes, reverse=True):
-            out = out[:begin] + new + out[end:]
+        for begin, end, change in sorted(self.changes, reverse=True):
+            out = out[:begin] + change + out[end:]
         return out
 
 

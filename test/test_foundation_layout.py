@@ -179,3 +179,13 @@ def test_lint_settings_serve_the_oldest_python():
     settings = tomllib.loads((ROOT / 'pyproject.toml').read_text())
     assert settings['tool']['ruff']['target-version'] == 'py311'
     assert setup_arguments()['python_requires'].startswith('>=3.11')
+
+
+def test_style_is_as_ruff_has_it():
+    import importlib.util
+
+    if importlib.util.find_spec('ruff') is None:
+        pytest.skip('ruff is not installed')
+    for arguments in (['check', '.'], ['format', '--check', '.']):
+        done = subprocess.run([sys.executable, '-m', 'ruff', *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-500:]

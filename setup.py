@@ -81,7 +81,7 @@ setup(
         ('share/ament_index/resource_index/packages', [f'resource/{NAME}']),
         (f'share/{NAME}', ['package.xml']),
         (f'share/{NAME}/launch', sorted(glob('launch/*.launch.py'))),
-        (f'share/{NAME}/config', sorted(glob('config/*.yaml'))),
+        (f'share/{NAME}/config', sorted(glob('config/*.yaml') + glob('config/*.xml'))),
         (f'share/{NAME}/config/layouts', sorted(glob('config/layouts/*'))),
         (f'share/{NAME}/msg', sorted(glob('msg/*.msg'))),
         (f'lib/{NAME}', [f'scripts/{node}' for node in NODES]),

@@ -29,7 +29,7 @@ def source(node: str) -> str:
 
 
 @pytest.mark.parametrize('node', FILES)
-def test_the_policy_allows_what_a_node_offers_and_no_more(node):
+def test_the_policy_names_what_the_source_of_a_node_offers(node):
     text = source(node)
     published = set(re.findall(r"create_publisher\(\s*\w+, '([^']+)'", text))
     devices = {'joint_states', 'applied_command'} if node == 'driver' else set()  # channels of the device

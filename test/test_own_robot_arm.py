@@ -85,3 +85,14 @@ def test_lengths_are_refused_in_one_sentence(measured):
     _, robot, window, _ = measured
     with pytest.raises(me.EstimationError, match='taken from the URDF'):
         me.identify(robot.with_parameters(me.Parameter('elbow_joint.placement.x', 0.0, scale=0.1)), window)
+
+
+def test_motion_and_report_of_an_arm(measured, tmp_path):
+    *_, fit = measured
+    motion = fit.motion
+    for std in (motion.positions_std, motion.speeds_std):
+        assert np.isfinite(std).all() and (std > 0).all()
+    assert np.isfinite(motion.external_std).all()
+    assert np.median(motion.positions_std) < 2e-4, 'smoothing makes encoders of 0.1 mrad no worse'
+    page = fit.report(tmp_path / 'report.html')
+    assert page.stat().st_size > 50_000

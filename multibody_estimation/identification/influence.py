@@ -47,6 +47,10 @@ def influence(fit: Fit, of: Iterable[str] = ('weight', 'step')) -> Influence:
     """
     if fit.problem is None or not fit.problem.form.free:
         raise EstimationError('Influence needs the result of identify itself, not a loaded or tracked one.')
+    if fit.settings.get('form') == 'arm':
+        raise EstimationError(
+            'Influence is not computed for robots of four joints and more: their rows are weighted by torque noise, not by one weight.'
+        )
     of = tuple(of)
     columns = []
     for name in of:

@@ -49,7 +49,14 @@ def motion_of(fit: Any) -> Motion:
     form, grid = problem.form, problem.grid
     nq, n, h, p = form.nq, len(grid), grid.step, form.columns
     z = np.asarray(last.parameters)
-    data = problem.data(fit.settings['weight'], by_mass=True, correction=fit.correction)
+    arm = fit.settings.get('form') == 'arm'
+    if arm:
+        from multibody_estimation.identification.arm_identify import spread as force_spread
+
+        reference = force_spread(problem, np.asarray(fit.settings['torque_noise']), last.states, z)
+        data = problem.data(1.0, reference=reference)
+    else:
+        data = problem.data(fit.settings['weight'], by_mass=True, correction=fit.correction)
     pairs = np.asarray(joint_covariance(last.arrow, problem.metric))
     X = np.zeros((n, nq, p))
     if p:
@@ -82,8 +89,10 @@ def motion_of(fit: Any) -> Motion:
     quotient = np.concatenate([-eye, 0 * eye, eye], axis=1) / (2 * h)
     speed = spread(np.broadcast_to(quotient, (n - 2, nq, 3 * nq)), None, 3)
     (force, M), (_, J) = form.forces(last.states, z, data), form.rows(last.states, z, data)
-    # Rows are M^-1 force / weight.
+    # Rows are M^-1 force / weight; those of an arm force / its standard deviation.
     scale = np.moveaxis(np.asarray(M), -1, 0) * fit.settings['weight']
+    if arm:
+        scale = np.einsum('ik,ij->kij', np.asarray(reference), np.eye(nq))
     J = np.moveaxis(np.asarray(J), -1, 0)
     external = scale @ spread(J[:, :, : 3 * nq], J[:, :, 3 * nq :] if p else None, 3) @ scale.swapaxes(1, 2)
 

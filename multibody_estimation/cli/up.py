@@ -21,6 +21,7 @@ def command(
     from multibody_estimation.errors import EstimationError, did_you_mean
     from multibody_estimation.nodes.bringup import SYSTEMS
     from multibody_estimation.nodes.processes import Processes
+    from multibody_estimation.nodes.start import check_ros
 
     if system not in SYSTEMS:
         raise EstimationError(f"There is no system '{system}'.{did_you_mean(system, SYSTEMS)}")
@@ -29,6 +30,9 @@ def command(
             choices = f' One of {", ".join(a.choices)}.' if a.choices else ''
             typer.echo(f'{a.name}:={a.default or "(empty)"}\n    {a.meaning}{choices}')
         return
+    missing = check_ros('nodes of this system')
+    if missing:
+        raise EstimationError(missing.replace('needs', 'need', 1))
     given = {}
     for argument in arguments or []:
         name, separator, value = argument.partition(':=')

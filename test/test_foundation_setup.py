@@ -81,6 +81,18 @@ def test_unsupported_python_is_named(tmp_path, name):
     assert 'is not supported' in said and '3.11 to 3.13' in said
 
 
+def test_the_check_refuses_older_and_newer_pythons(monkeypatch):
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location('set_up', ROOT / 'tools' / 'set_up.py')
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for version in ((3, 10, 13), (3, 14, 0)):
+        monkeypatch.setattr(module.sys, 'version_info', version)
+        with pytest.raises(module.Stop, match='is not supported: use 3.11 to 3.13'):
+            module.check_machine()
+
+
 def test_doctor_answers():
     done = subprocess.run(
         [sys.executable, '-m', 'multibody_estimation.cli', 'doctor'], cwd=ROOT, capture_output=True, text=True, timeout=120

@@ -6,6 +6,8 @@
 Only the standard library is used, every step is skipped when nothing it depends on has changed, and a failure ends with one sentence.
 """
 
+from __future__ import annotations  # an older Python must get as far as the sentence that refuses it
+
 import argparse
 import hashlib
 import os

@@ -191,7 +191,7 @@ def install_packages(step: Step, distro: str | None, extras: set[str]) -> None:
     step.run([*pip, *build], log, failure, env=env)
     # CMake compiles the kernels in the next step, with all cores; pip need not.
     env['MULTIBODY_ESTIMATION_KERNELS'] = '0'
-    step.run([*pip, '--no-build-isolation', f'.[{",".join(sorted(names))}]'], log, failure, env=env, cwd=ROOT)
+    step.run([*pip, '--no-build-isolation', f'.[{",".join(sorted(names))}]' if names else '.'], log, failure, env=env, cwd=ROOT)
     if not distro:
         patch_exports(VENV)
     seen.write_text(' '.join(sorted(extras)))
